@@ -1,0 +1,5 @@
+//! Derivation against the worked example and the reference's golden files.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod golden;
+mod worked;

@@ -1,0 +1,17 @@
+//! Fixtures and fakes for tests; never part of the product.
+
+use std::path::PathBuf;
+
+/// A file or folder of `../shared` (reference data that is not in the repository), or `None` with a
+/// line on stderr where it is absent: the test that asked then skips.
+#[allow(clippy::print_stderr, reason = "a skipped test says so")]
+pub fn shared(path: &str) -> Option<PathBuf> {
+    let full = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared")
+        .join(path);
+    if full.exists() {
+        return Some(full);
+    }
+    eprintln!("skipped: ../shared/{path} is not on this machine");
+    None
+}
