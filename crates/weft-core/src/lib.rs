@@ -5,10 +5,14 @@
 
 pub mod block;
 pub mod derive;
+pub mod fuse;
 pub mod hash;
 pub mod project;
 pub mod provider;
+pub mod redact;
 pub mod render;
+pub mod snippet;
 pub mod span;
 pub mod sse;
 pub mod time;
+pub mod words;

@@ -1,0 +1,340 @@
+//! Documents: what search reads of one span, and how a query's scope chooses among them.
+
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use weft_core::time::Micros;
+
+use crate::{Result, Store};
+
+/// The searchable side of one span.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// Trace of the span.
+    pub trace_id: String,
+    /// The span.
+    pub span_id: String,
+    /// Its session.
+    pub session_id: String,
+    /// Subagent thread; "" = main.
+    pub thread_id: String,
+    /// Harness.
+    pub agent: String,
+    /// Model that answered.
+    pub model: String,
+    /// Repository of the session.
+    pub repository: String,
+    /// Start of the span.
+    pub started_at: Micros,
+    /// What the user said, projected.
+    pub user_text: String,
+    /// What the assistant answered, projected.
+    pub assistant_text: String,
+    /// What came right before, cut.
+    pub context_text: String,
+    /// Tool calls and their output, cut.
+    pub tool_text: String,
+    /// SHA-256 of the embedded text; `None` where nothing is embedded.
+    pub hash: Option<[u8; 32]>,
+    /// Hash of everything above: equal means that nothing has to be written.
+    pub content_hash: [u8; 32],
+}
+
+impl Document {
+    /// The text that is embedded: the user's words, then the assistant's.
+    pub fn text(&self) -> String {
+        join_text(&self.user_text, &self.assistant_text)
+    }
+}
+
+fn join_text(user: &str, assistant: &str) -> String {
+    match (user, assistant) {
+        ("", a) => a.to_owned(),
+        (u, "") => u.to_owned(),
+        (u, a) => format!("{u}\n{a}"),
+    }
+}
+
+/// Whose words a search looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// What the user said.
+    User,
+    /// What the assistant answered.
+    Assistant,
+    /// Tool calls and their output.
+    Tool,
+}
+
+/// What a search does with subagents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Subagents {
+    /// They count, behind the main conversation.
+    #[default]
+    Include,
+    /// They are left out.
+    Exclude,
+    /// Nothing else is searched.
+    Only,
+}
+
+/// The scope of a search; an empty one covers everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Session UUIDs; empty = all.
+    pub sessions: Vec<String>,
+    /// Harness.
+    pub agent: Option<String>,
+    /// Model, exactly.
+    pub model: Option<String>,
+    /// Repository: its identity or the last part of it.
+    pub repository: Option<String>,
+    /// Whose words.
+    pub role: Option<Role>,
+    /// Started at or after.
+    pub since: Option<Micros>,
+    /// Started before.
+    pub until: Option<Micros>,
+    /// Subagents.
+    pub subagents: Subagents,
+}
+
+impl Filter {
+    /// Whether it lets everything through.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The conditions on `d` (documents) and their values.
+    pub(crate) fn sql(&self) -> (String, Vec<Box<dyn ToSql>>) {
+        let mut wheres = vec!["1".to_owned()];
+        let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+        if !self.sessions.is_empty() {
+            let marks = vec!["?"; self.sessions.len()].join(",");
+            wheres.push(format!("d.session_id IN ({marks})"));
+            for s in &self.sessions {
+                values.push(Box::new(s.clone()));
+            }
+        }
+        for (column, value) in [("agent", &self.agent), ("model", &self.model)] {
+            if let Some(v) = value {
+                wheres.push(format!("d.{column} = ?"));
+                values.push(Box::new(v.clone()));
+            }
+        }
+        if let Some(r) = &self.repository {
+            wheres.push(
+                "(d.repository = ? OR substr(d.repository, -length(?) - 1) = '/' || ?)".into(),
+            );
+            for _ in 0..3 {
+                values.push(Box::new(r.clone()));
+            }
+        }
+        if let Some(role) = self.role {
+            wheres.push(format!(
+                "d.{} <> ''",
+                match role {
+                    Role::User => "user_text",
+                    Role::Assistant => "assistant_text",
+                    Role::Tool => "tool_text",
+                }
+            ));
+        }
+        if let Some(t) = self.since {
+            wheres.push("d.started_at >= ?".into());
+            values.push(Box::new(t));
+        }
+        if let Some(t) = self.until {
+            wheres.push("d.started_at < ?".into());
+            values.push(Box::new(t));
+        }
+        match self.subagents {
+            Subagents::Include => {}
+            Subagents::Exclude => wheres.push("d.thread_id = ''".into()),
+            Subagents::Only => wheres.push("d.thread_id <> ''".into()),
+        }
+        (wheres.join(" AND "), values)
+    }
+}
+
+/// A found document with what a hit shows.
+#[derive(Clone, Debug, Default)]
+pub struct SpanHit {
+    /// Document id.
+    pub id: i64,
+    /// The document.
+    pub document: Document,
+    /// Prompt of its trace.
+    pub user_prompt: String,
+}
+
+/// How much of the store a search can see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Documents of main-conversation spans.
+    pub documents: u64,
+    /// Of those, documents with text to embed.
+    pub embeddable: u64,
+    /// Of those, documents with a vector of the model.
+    pub embedded: u64,
+    /// Documents that the keyword index has not committed yet; they are found from the tail.
+    pub words_pending: u64,
+    /// Sessions that wait for derivation.
+    pub underived_sessions: u64,
+}
+
+/// Makes a session's documents equal to `docs`; an unchanged document keeps its id.
+pub(crate) fn replace(c: &Connection, session_id: &str, docs: &[Document]) -> Result<()> {
+    let mut old: std::collections::HashMap<(String, String), (i64, Vec<u8>)> = {
+        let mut q = c.prepare_cached(
+            "SELECT trace_id, span_id, id, content_hash FROM documents WHERE session_id = ?1",
+        )?;
+        let rows = q.query_map([session_id], |r| {
+            Ok(((r.get(0)?, r.get(1)?), (r.get(2)?, r.get(3)?)))
+        })?;
+        rows.collect::<Result<_, _>>()?
+    };
+    let mut remove = Vec::new();
+    let mut add = Vec::new();
+    for d in docs {
+        match old.remove(&(d.trace_id.clone(), d.span_id.clone())) {
+            Some((_, hash)) if hash == d.content_hash => {}
+            Some((id, _)) => {
+                remove.push(id);
+                add.push(d);
+            }
+            None => add.push(d),
+        }
+    }
+    remove.extend(old.into_values().map(|(id, _)| id));
+    for id in remove {
+        c.prepare_cached(
+            "INSERT INTO removed_documents (id, hash) SELECT id, hash FROM documents WHERE id = ?1",
+        )?
+        .execute([id])?;
+        c.prepare_cached("DELETE FROM documents WHERE id = ?1")?
+            .execute([id])?;
+    }
+    let mut insert = c.prepare_cached(
+        "INSERT INTO documents (trace_id, span_id, session_id, thread_id, agent, model, repository,
+           started_at, user_text, assistant_text, context_text, tool_text, hash, content_hash)
+         VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+    )?;
+    for d in add {
+        insert.execute(params![
+            d.trace_id,
+            d.span_id,
+            d.session_id,
+            d.thread_id,
+            d.agent,
+            d.model,
+            d.repository,
+            d.started_at,
+            d.user_text,
+            d.assistant_text,
+            d.context_text,
+            d.tool_text,
+            d.hash,
+            d.content_hash,
+        ])?;
+    }
+    Ok(())
+}
+
+pub(crate) const COLUMNS: &str = "d.id, d.trace_id, d.span_id, d.session_id, d.thread_id, d.agent,
+  d.model, d.repository, d.started_at, d.user_text, d.assistant_text, d.context_text, d.tool_text";
+
+pub(crate) fn read(r: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, Document)> {
+    Ok((
+        r.get(0)?,
+        Document {
+            trace_id: r.get(1)?,
+            span_id: r.get(2)?,
+            session_id: r.get(3)?,
+            thread_id: r.get(4)?,
+            agent: r.get(5)?,
+            model: r.get(6)?,
+            repository: r.get(7)?,
+            started_at: r.get(8)?,
+            user_text: r.get(9)?,
+            assistant_text: r.get(10)?,
+            context_text: r.get(11)?,
+            tool_text: r.get(12)?,
+            ..Document::default()
+        },
+    ))
+}
+
+impl Store {
+    /// The documents with these ids that still exist, in the order of the ids.
+    pub fn hydrate(&self, ids: &[i64]) -> Result<Vec<SpanHit>> {
+        self.readers.with(|c| {
+            let mut q = c.prepare_cached(&format!(
+                "SELECT {COLUMNS}, t.user_prompt FROM documents d
+                 JOIN traces t ON t.trace_id = d.trace_id WHERE d.id = ?1"
+            ))?;
+            let mut out = Vec::with_capacity(ids.len());
+            for id in ids {
+                let hit = q
+                    .query_row([id], |r| {
+                        let (id, document) = read(r)?;
+                        Ok(SpanHit {
+                            id,
+                            document,
+                            user_prompt: r.get(13)?,
+                        })
+                    })
+                    .optional()?;
+                out.extend(hit);
+            }
+            Ok(out)
+        })
+    }
+
+    /// The documents of a session around one of its spans, by time: up to `each` on both sides and
+    /// the span itself.
+    pub fn around(&self, session_id: &str, id: i64, each: usize) -> Result<Vec<SpanHit>> {
+        self.readers.with(|c| {
+            let mut q = c.prepare_cached(&format!(
+                "SELECT {COLUMNS}, t.user_prompt FROM documents d
+                 JOIN traces t ON t.trace_id = d.trace_id
+                 WHERE d.session_id = ?1 AND d.thread_id =
+                   (SELECT thread_id FROM documents WHERE id = ?2)
+                 ORDER BY d.started_at, d.id"
+            ))?;
+            let all: Vec<SpanHit> = q
+                .query_map(params![session_id, id], |r| {
+                    let (id, document) = read(r)?;
+                    Ok(SpanHit {
+                        id,
+                        document,
+                        user_prompt: r.get(13)?,
+                    })
+                })?
+                .collect::<Result<_, _>>()?;
+            let Some(at) = all.iter().position(|h| h.id == id) else {
+                return Ok(Vec::new());
+            };
+            let from = at.saturating_sub(each);
+            let to = (at + each + 1).min(all.len());
+            Ok(all[from..to].to_vec())
+        })
+    }
+
+    /// How much a search with this model can see.
+    pub fn coverage(&self, model_id: Option<i64>) -> Result<Coverage> {
+        self.readers.with(|c| {
+            let one = |sql: &str| -> Result<u64> { Ok(c.prepare_cached(sql)?.query_row([], |r| r.get(0))?) };
+            let embedded = c
+                .prepare_cached(
+                    "SELECT count(*) FROM documents WHERE hash IS NOT NULL AND embed_model = ?1",
+                )?
+                .query_row([model_id.unwrap_or(-1)], |r| r.get(0))?;
+            Ok(Coverage {
+                documents: one("SELECT count(*) FROM documents")?,
+                embeddable: one("SELECT count(*) FROM documents WHERE hash IS NOT NULL")?,
+                embedded,
+                words_pending: one("SELECT count(*) FROM documents WHERE words_done = 0")?,
+                underived_sessions: one("SELECT count(*) FROM truth.derive_queue")?,
+            })
+        })
+    }
+}

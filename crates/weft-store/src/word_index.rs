@@ -1,0 +1,543 @@
+//! The keyword index: BM25 over four fields in tantivy, and a tail read from the database.
+//!
+//! tantivy's commits are slow and belong to one process at a time, so they are batched; documents
+//! that are not committed yet are scored here with the same formula and the same statistics.
+//! **Invariant.** A document is marked as indexed only after tantivy's commit, so a crash can only
+//! lead to indexing it again.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use rusqlite::{Connection, params};
+use tantivy::collector::TopDocs;
+use tantivy::query::{
+    Bm25StatisticsProvider, BooleanQuery, BoostQuery, ConstScoreQuery, Occur, Query, RangeQuery,
+    TermQuery,
+};
+use tantivy::schema::{
+    FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
+};
+use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
+use weft_core::words;
+
+use crate::documents::{self, Document, Filter, Role, Subagents};
+use crate::{Result, Store, StoreError};
+
+/// Memory of the indexing arena, bytes.
+const ARENA: usize = 50 << 20;
+/// Documents in one commit, at most.
+const COMMIT_ROWS: usize = 50_000;
+/// Documents that a search scores from the tail, at most; the newest win.
+const TAIL_ROWS: usize = 4_000;
+
+const K1: f32 = 1.2;
+const B: f32 = 0.75;
+
+/// Weight of the words of a field. Chosen on the development halves of the labelled sets.
+const USER: f32 = 2.0;
+const ASSISTANT: f32 = 1.0;
+const CONTEXT: f32 = 0.5;
+const TOOL: f32 = 0.3;
+
+/// Splits text with [`words::for_each`], so that documents and queries agree.
+#[derive(Clone, Default)]
+struct WeftTokenizer;
+
+struct WeftTokens {
+    tokens: std::vec::IntoIter<String>,
+    token: Token,
+}
+
+impl Tokenizer for WeftTokenizer {
+    type TokenStream<'a> = WeftTokens;
+
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> WeftTokens {
+        WeftTokens {
+            tokens: words::words(text).into_iter(),
+            token: Token {
+                position: usize::MAX,
+                ..Token::default()
+            },
+        }
+    }
+}
+
+impl TokenStream for WeftTokens {
+    fn advance(&mut self) -> bool {
+        match self.tokens.next() {
+            Some(text) => {
+                self.token.text = text;
+                self.token.position = self.token.position.wrapping_add(1);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
+    }
+
+    fn token_mut(&mut self) -> &mut Token {
+        &mut self.token
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    id: Field,
+    user: Field,
+    assistant: Field,
+    context: Field,
+    tool: Field,
+    session: Field,
+    agent: Field,
+    model: Field,
+    repository: Field,
+    thread: Field,
+    started_at: Field,
+}
+
+fn schema() -> (Schema, Fields) {
+    let mut b = Schema::builder();
+    let text = TextOptions::default().set_indexing_options(
+        TextFieldIndexing::default()
+            .set_tokenizer("weft")
+            .set_index_option(IndexRecordOption::WithFreqs),
+    );
+    let fields = Fields {
+        id: b.add_i64_field("id", FAST | INDEXED),
+        user: b.add_text_field("user", text.clone()),
+        assistant: b.add_text_field("assistant", text.clone()),
+        context: b.add_text_field("context", text.clone()),
+        tool: b.add_text_field("tool", text),
+        session: b.add_text_field("session", STRING),
+        agent: b.add_text_field("agent", STRING),
+        model: b.add_text_field("model", STRING),
+        repository: b.add_text_field("repository", STRING),
+        thread: b.add_text_field("thread", STRING),
+        started_at: b.add_i64_field("started_at", FAST | INDEXED),
+    };
+    (b.build(), fields)
+}
+
+impl Fields {
+    /// Searched fields with their weights, under a role filter.
+    fn weighted(&self, role: Option<Role>) -> Vec<(Field, f32)> {
+        match role {
+            None => vec![
+                (self.user, USER),
+                (self.assistant, ASSISTANT),
+                (self.context, CONTEXT),
+                (self.tool, TOOL),
+            ],
+            Some(Role::User) => vec![(self.user, 1.0)],
+            Some(Role::Assistant) => vec![(self.assistant, 1.0)],
+            Some(Role::Tool) => vec![(self.tool, 1.0)],
+        }
+    }
+
+    fn text<'a>(&self, field: Field, d: &'a Document) -> &'a str {
+        if field == self.user {
+            &d.user_text
+        } else if field == self.assistant {
+            &d.assistant_text
+        } else if field == self.context {
+            &d.context_text
+        } else {
+            &d.tool_text
+        }
+    }
+}
+
+struct Open {
+    index: Index,
+    reader: IndexReader,
+    fields: Fields,
+}
+
+/// Handle of the keyword index; it is opened with the first use.
+pub(crate) struct WordIndex {
+    dir: PathBuf,
+    open: OnceLock<Open>,
+    opening: Mutex<()>,
+}
+
+impl std::fmt::Debug for WordIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WordIndex").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+fn failed(e: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt(format!("keyword index: {e}"))
+}
+
+impl WordIndex {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            open: OnceLock::new(),
+            opening: Mutex::new(()),
+        }
+    }
+
+    fn open(&self) -> Result<&Open> {
+        if let Some(o) = self.open.get() {
+            return Ok(o);
+        }
+        let _one = self.opening.lock().unwrap_or_else(|e| e.into_inner());
+        if self.open.get().is_none() {
+            std::fs::create_dir_all(&self.dir)?;
+            let (schema, fields) = schema();
+            let dir = tantivy::directory::MmapDirectory::open(&self.dir).map_err(failed)?;
+            let index = Index::open_or_create(dir, schema).map_err(failed)?;
+            index.tokenizers().register("weft", WeftTokenizer);
+            let reader = index
+                .reader_builder()
+                .reload_policy(ReloadPolicy::Manual)
+                .try_into()
+                .map_err(failed)?;
+            let _ = self.open.set(Open {
+                index,
+                reader,
+                fields,
+            });
+        }
+        self.open.get().ok_or_else(|| failed("not opened"))
+    }
+
+    /// Verifies the checksums of the index files; the names of damaged ones.
+    pub(crate) fn damaged(&self) -> Result<Vec<String>> {
+        let o = self.open()?;
+        let bad = o.index.validate_checksum().map_err(failed)?;
+        Ok(bad.into_iter().map(|p| p.display().to_string()).collect())
+    }
+}
+
+/// The indexed words of one document against a query, by BM25 as tantivy computes it.
+struct TailScorer<'a> {
+    words: &'a [String],
+    fields: Vec<(Field, f32)>,
+    /// Inverse document frequency by field and word.
+    idf: HashMap<(Field, usize), f32>,
+    average: HashMap<Field, f32>,
+}
+
+fn counts(words: &[String], text: &str) -> (Vec<u32>, u32) {
+    let mut found = vec![0; words.len()];
+    let mut total = 0;
+    words::for_each(text, |w| {
+        total += 1;
+        if let Some(i) = words.iter().position(|x| x == w) {
+            found[i] += 1;
+        }
+    });
+    (found, total)
+}
+
+fn tail_scores(
+    words: &[String],
+    fields: &Fields,
+    role: Option<Role>,
+    searcher: &Searcher,
+    tail: &[(i64, Document)],
+) -> Result<Vec<(i64, f32)>> {
+    let weighted = fields.weighted(role);
+    let indexed = searcher.total_num_docs().map_err(failed)? as f32;
+    let all = indexed + tail.len() as f32;
+    let counted: Vec<Vec<(Vec<u32>, u32)>> = tail
+        .iter()
+        .map(|(_, d)| {
+            weighted
+                .iter()
+                .map(|(f, _)| counts(words, fields.text(*f, d)))
+                .collect()
+        })
+        .collect();
+    let mut scorer = TailScorer {
+        words,
+        fields: weighted,
+        idf: HashMap::new(),
+        average: HashMap::new(),
+    };
+    for (n, (field, _)) in scorer.fields.iter().enumerate() {
+        let tokens = searcher.total_num_tokens(*field).map_err(failed)? as f32
+            + counted.iter().map(|d| d[n].1 as f32).sum::<f32>();
+        scorer.average.insert(*field, (tokens / all).max(1.0));
+        for (i, w) in words.iter().enumerate() {
+            let df = searcher
+                .doc_freq(&Term::from_field_text(*field, w))
+                .map_err(failed)? as f32
+                + counted.iter().filter(|d| d[n].0[i] > 0).count() as f32;
+            let idf = (1.0 + (all - df + 0.5) / (df + 0.5)).ln();
+            scorer.idf.insert((*field, i), idf);
+        }
+    }
+    Ok(tail
+        .iter()
+        .zip(&counted)
+        .map(|((id, _), c)| (*id, scorer.score(c)))
+        .filter(|(_, s)| *s > 0.0)
+        .collect())
+}
+
+impl TailScorer<'_> {
+    fn score(&self, counted: &[(Vec<u32>, u32)]) -> f32 {
+        let mut score = 0.0;
+        for ((field, weight), (found, length)) in self.fields.iter().zip(counted) {
+            let norm = K1 * (1.0 - B + B * *length as f32 / self.average[field]);
+            for i in 0..self.words.len() {
+                if found[i] > 0 {
+                    let tf = found[i] as f32;
+                    score += weight * self.idf[&(*field, i)] * (1.0 + K1) * tf / (tf + norm);
+                }
+            }
+        }
+        score
+    }
+}
+
+fn word_query(fields: &Fields, words: &[String], role: Option<Role>) -> Box<dyn Query> {
+    let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
+    for (field, weight) in fields.weighted(role) {
+        for w in words {
+            let term = TermQuery::new(
+                Term::from_field_text(field, w),
+                IndexRecordOption::WithFreqs,
+            );
+            clauses.push((
+                Occur::Should,
+                Box::new(BoostQuery::new(Box::new(term), weight)),
+            ));
+        }
+    }
+    Box::new(BooleanQuery::new(clauses))
+}
+
+fn term(field: Field, value: &str) -> Box<dyn Query> {
+    Box::new(TermQuery::new(
+        Term::from_field_text(field, value),
+        IndexRecordOption::Basic,
+    ))
+}
+
+/// The scope of a query as clauses that add nothing to its score.
+fn scope(fields: &Fields, filter: &Filter) -> Vec<(Occur, Box<dyn Query>)> {
+    let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
+    let mut must = |q: Box<dyn Query>| {
+        clauses.push((Occur::Must, Box::new(ConstScoreQuery::new(q, 0.0))));
+    };
+    if !filter.sessions.is_empty() {
+        let any = filter
+            .sessions
+            .iter()
+            .map(|s| (Occur::Should, term(fields.session, s)))
+            .collect();
+        must(Box::new(BooleanQuery::new(any)));
+    }
+    if let Some(a) = &filter.agent {
+        must(term(fields.agent, a));
+    }
+    if let Some(m) = &filter.model {
+        must(term(fields.model, m));
+    }
+    if let Some(r) = &filter.repository {
+        must(term(fields.repository, r));
+    }
+    if filter.since.is_some() || filter.until.is_some() {
+        let at = |t| Term::from_field_i64(fields.started_at, t);
+        let low = filter
+            .since
+            .map_or(std::ops::Bound::Unbounded, |t| std::ops::Bound::Included(at(t)));
+        let high = filter
+            .until
+            .map_or(std::ops::Bound::Unbounded, |t| std::ops::Bound::Excluded(at(t)));
+        must(Box::new(RangeQuery::new(low, high)));
+    }
+    match filter.subagents {
+        Subagents::Include => {}
+        Subagents::Exclude => must(term(fields.thread, "main")),
+        Subagents::Only => must(term(fields.thread, "sub")),
+    }
+    clauses
+}
+
+/// All spellings under which a repository is found: its identity and its last part.
+fn repository_terms(repository: &str) -> Vec<&str> {
+    let last = repository.rsplit('/').next().unwrap_or_default();
+    let mut terms = vec![repository];
+    if last != repository {
+        terms.push(last);
+    }
+    terms.retain(|t| !t.is_empty());
+    terms
+}
+
+fn to_tantivy(fields: &Fields, id: i64, d: &Document) -> TantivyDocument {
+    let mut t = TantivyDocument::default();
+    t.add_i64(fields.id, id);
+    t.add_text(fields.user, &d.user_text);
+    t.add_text(fields.assistant, &d.assistant_text);
+    t.add_text(fields.context, &d.context_text);
+    t.add_text(fields.tool, &d.tool_text);
+    t.add_text(fields.session, &d.session_id);
+    t.add_text(fields.agent, &d.agent);
+    t.add_text(fields.model, &d.model);
+    for r in repository_terms(&d.repository) {
+        t.add_text(fields.repository, r);
+    }
+    let thread = if d.thread_id.is_empty() { "main" } else { "sub" };
+    t.add_text(fields.thread, thread);
+    t.add_i64(fields.started_at, d.started_at);
+    t
+}
+
+fn tail(c: &Connection, filter: &Filter) -> Result<Vec<(i64, Document)>> {
+    let (clause, values) = filter.sql();
+    let mut q = c.prepare_cached(&format!(
+        "SELECT {} FROM documents d WHERE d.words_done = 0 AND {clause}
+         ORDER BY d.id DESC LIMIT {TAIL_ROWS}",
+        documents::COLUMNS
+    ))?;
+    let bound = values.iter().map(|v| &**v);
+    let rows = q.query_map(rusqlite::params_from_iter(bound), documents::read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+impl Store {
+    /// Documents with the query's words, by BM25, best first. Documents of every process are found
+    /// as soon as they are stored.
+    pub fn word_search(
+        &self,
+        words: &[String],
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<(i64, f32)>> {
+        if words.is_empty() || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let open = self.words.open()?;
+        // The tail is read before the index: a document that moves in between is seen twice, never
+        // not at all.
+        let tail = self.readers.with(|c| tail(c, filter))?;
+        open.reader.reload().map_err(failed)?;
+        let searcher = open.reader.searcher();
+        let fields = &open.fields;
+        let mut clauses = scope(fields, filter);
+        let query = word_query(fields, words, filter.role);
+        let query: Box<dyn Query> = if clauses.is_empty() {
+            query
+        } else {
+            clauses.push((Occur::Must, query));
+            Box::new(BooleanQuery::new(clauses))
+        };
+        let found = searcher
+            .search(&query, &TopDocs::with_limit(limit).order_by_score())
+            .map_err(failed)?;
+        let mut hits: HashMap<i64, f32> = HashMap::new();
+        for (score, address) in found {
+            let segment = searcher.segment_reader(address.segment_ord);
+            let ids = segment.fast_fields().i64("id").map_err(failed)?;
+            if let Some(id) = ids.first(address.doc_id) {
+                hits.insert(id, score);
+            }
+        }
+        hits.extend(tail_scores(words, fields, filter.role, &searcher, &tail)?);
+        let mut hits: Vec<(i64, f32)> = hits.into_iter().collect();
+        hits.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        hits.truncate(limit);
+        Ok(hits)
+    }
+
+    /// Commits waiting documents to the keyword index, where no other process does it at this
+    /// moment; returns how many. Fewer than `at_least` waiting ones are left in the tail.
+    pub fn index_words(&self, at_least: usize) -> Result<usize> {
+        let waiting: i64 = self.readers.with(|c| {
+            Ok(c.query_row(
+                "SELECT (SELECT count(*) FROM documents WHERE words_done = 0) +
+                        (SELECT count(*) FROM removed_documents WHERE words_done = 0)",
+                [],
+                |r| r.get(0),
+            )?)
+        })?;
+        if waiting == 0 || (waiting as usize) < at_least {
+            return Ok(0);
+        }
+        let open = self.words.open()?;
+        let mut writer: IndexWriter = match open.index.writer_with_num_threads(1, ARENA) {
+            Ok(w) => w,
+            Err(tantivy::TantivyError::LockFailure(..)) => return Ok(0),
+            Err(e) => return Err(failed(e)),
+        };
+        let mut done = 0;
+        loop {
+            let n = self.index_batch(&mut writer, &open.fields)?;
+            if n == 0 {
+                break;
+            }
+            done += n;
+        }
+        writer.wait_merging_threads().map_err(failed)?;
+        Ok(done)
+    }
+
+    fn index_batch(&self, writer: &mut IndexWriter, fields: &Fields) -> Result<usize> {
+        let (added, removed) = self.readers.with(|c| {
+            let mut q = c.prepare_cached(&format!(
+                "SELECT {} FROM documents d WHERE d.words_done = 0 ORDER BY d.id LIMIT ?1",
+                documents::COLUMNS
+            ))?;
+            let mut rows = q.query(params![COMMIT_ROWS as i64])?;
+            let mut added = Vec::new();
+            while let Some(r) = rows.next()? {
+                let (id, d) = documents::read(r)?;
+                // A crash may have left a committed document unmarked.
+                writer.delete_term(Term::from_field_i64(fields.id, id));
+                writer
+                    .add_document(to_tantivy(fields, id, &d))
+                    .map_err(failed)?;
+                added.push(id);
+            }
+            let mut q = c.prepare_cached("SELECT id FROM removed_documents WHERE words_done = 0")?;
+            let removed: Vec<i64> = q.query_map([], |r| r.get(0))?.collect::<Result<_, _>>()?;
+            for id in &removed {
+                writer.delete_term(Term::from_field_i64(fields.id, *id));
+            }
+            Ok((added, removed))
+        })?;
+        let n = added.len() + removed.len();
+        if n == 0 {
+            return Ok(0);
+        }
+        writer.commit().map_err(failed)?;
+        self.index.run(move |c| {
+            let mut mark = c.prepare_cached("UPDATE documents SET words_done = 1 WHERE id = ?1")?;
+            for id in &added {
+                mark.execute([id])?;
+            }
+            let mut forget =
+                c.prepare_cached("UPDATE removed_documents SET words_done = 1 WHERE id = ?1")?;
+            for id in &removed {
+                forget.execute([id])?;
+            }
+            c.execute(
+                "DELETE FROM removed_documents WHERE words_done = 1 AND vectors_done = 1",
+                [],
+            )?;
+            Ok(())
+        })?;
+        Ok(n)
+    }
+}
+
+impl Store {
+    /// Documents that the keyword index has committed.
+    pub(crate) fn count_indexed(&self) -> Result<u64> {
+        let open = self.words.open()?;
+        open.reader.reload().map_err(failed)?;
+        Ok(open.reader.searcher().num_docs())
+    }
+}

@@ -1,0 +1,174 @@
+//! One thread per file that writes: it groups waiting writes into one commit.
+//!
+//! Grouping is what makes durable ingest fast: the cost of a commit is the disk's, and eight
+//! clients that wait share one.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::db::{self, Sync};
+use crate::{Result, StoreError};
+
+/// Writes that may wait.
+const QUEUE: usize = 256;
+/// Most writes in one commit.
+const GROUP: usize = 512;
+
+/// Tells a waiting caller how the commit went.
+type Done = Box<dyn FnOnce(Result<()>) + Send>;
+type Job = Box<dyn FnOnce(Result<&Connection>) -> Done + Send>;
+
+/// Handle of a writing thread, which starts with the first write.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    name: &'static str,
+    path: PathBuf,
+    sync: Sync,
+    queue: OnceLock<SyncSender<Job>>,
+}
+
+impl Writer {
+    pub(crate) fn new(name: &'static str, path: PathBuf, sync: Sync) -> Self {
+        Self {
+            name,
+            path,
+            sync,
+            queue: OnceLock::new(),
+        }
+    }
+
+    fn queue(&self) -> Result<&SyncSender<Job>> {
+        if let Some(q) = self.queue.get() {
+            return Ok(q);
+        }
+        let (tx, rx) = sync_channel(QUEUE);
+        let (path, sync) = (self.path.clone(), self.sync);
+        if self.queue.set(tx).is_ok() {
+            std::thread::Builder::new()
+                .name(self.name.into())
+                .spawn(move || run(&path, sync, &rx))?;
+        }
+        self.queue.get().ok_or(StoreError::QueueFull)
+    }
+
+    /// Runs `f` in a transaction and returns when it is committed; waits where the queue is full.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.submit(f, |q, job| q.send(job).map_err(|_| gone()))
+    }
+
+    /// As [`Self::run`], but fails with [`StoreError::QueueFull`] instead of waiting for a place.
+    pub(crate) fn try_run<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.submit(f, |q, job| {
+            q.try_send(job).map_err(|e| match e {
+                TrySendError::Full(_) => StoreError::QueueFull,
+                TrySendError::Disconnected(_) => gone(),
+            })
+        })
+    }
+
+    fn submit<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        send: impl FnOnce(&SyncSender<Job>, Job) -> Result<()>,
+    ) -> Result<T> {
+        let (reply, answer) = sync_channel::<Result<T>>(1);
+        let job: Job = Box::new(move |c| {
+            let result = c.and_then(|c| in_savepoint(c, f));
+            Box::new(move |committed| {
+                // A caller that no longer waits needs no answer.
+                let _ = reply.send(result.and_then(|v| committed.map(|()| v)));
+            })
+        });
+        send(self.queue()?, job)?;
+        answer.recv().map_err(|_| gone())?
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::Other("the writing thread has ended".into())
+}
+
+/// One caller's failure must not undo what the others of its group wrote.
+fn in_savepoint<T>(c: &Connection, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    c.execute_batch("SAVEPOINT job")?;
+    match f(c) {
+        Ok(v) => {
+            c.execute_batch("RELEASE job")?;
+            Ok(v)
+        }
+        Err(e) => {
+            // SQLite may already have rolled back the whole transaction (disk full, I/O error).
+            if !c.is_autocommit() {
+                c.execute_batch("ROLLBACK TO job; RELEASE job")?;
+            }
+            Err(e)
+        }
+    }
+}
+
+fn run(path: &std::path::Path, sync: Sync, queue: &Receiver<Job>) {
+    let mut connection: Option<Connection> = None;
+    while let Ok(first) = queue.recv() {
+        if connection.is_none() {
+            match db::open_writer(path, sync) {
+                Ok(c) => connection = Some(c),
+                Err(e) => {
+                    first(Err(e.clone()))(Err(e));
+                    continue;
+                }
+            }
+        }
+        let Some(c) = connection.as_mut() else {
+            continue;
+        };
+        if let Err(lost) = group(c, first, queue) {
+            tracing::warn!(error = %lost, "reopening {} after a failed commit", path.display());
+            connection = None;
+        }
+    }
+    if let Some(c) = connection {
+        // Leave a small log behind for whoever opens the file next.
+        let _ = c.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+}
+
+fn group(c: &mut Connection, first: Job, queue: &Receiver<Job>) -> Result<()> {
+    let tx = match c.transaction_with_behavior(TransactionBehavior::Immediate) {
+        Ok(tx) => tx,
+        Err(e) => {
+            let e = StoreError::from(e);
+            first(Err(e.clone()))(Err(e.clone()));
+            // A busy file is worth another try with the same connection.
+            return if matches!(e, StoreError::Busy(_)) { Ok(()) } else { Err(e) };
+        }
+    };
+    let mut done = vec![first(Ok(&tx))];
+    while done.len() < GROUP && !tx.is_autocommit() {
+        match queue.try_recv() {
+            Ok(job) => done.push(job(Ok(&tx))),
+            Err(_) => break,
+        }
+    }
+    let lost = tx.is_autocommit();
+    let committed = if lost {
+        drop(tx);
+        Err(StoreError::Full(
+            "the transaction was rolled back by the database".into(),
+        ))
+    } else {
+        tx.commit().map_err(StoreError::from)
+    };
+    for d in done {
+        d(committed.clone());
+    }
+    committed
+}
