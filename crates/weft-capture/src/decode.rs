@@ -25,8 +25,13 @@ pub fn decode(body: &[u8], encoding: &str) -> Result<Decoded, String> {
         .map(str::trim)
         .filter(|l| !l.is_empty() && *l != "identity")
         .collect();
-    if let Some(unknown) = layers.iter().find(|l| !matches!(**l, "gzip" | "x-gzip" | "zstd")) {
-        return Err(format!("unsupported content-encoding {header:?} ({unknown})"));
+    if let Some(unknown) = layers
+        .iter()
+        .find(|l| !matches!(**l, "gzip" | "x-gzip" | "zstd"))
+    {
+        return Err(format!(
+            "unsupported content-encoding {header:?} ({unknown})"
+        ));
     }
     let mut decoded = Decoded {
         bytes: body.to_vec(),
@@ -34,7 +39,9 @@ pub fn decode(body: &[u8], encoding: &str) -> Result<Decoded, String> {
     };
     for layer in layers.into_iter().rev() {
         if decoded.bytes.is_empty() {
-            return Err(format!("{layer}: empty body under a claimed content-coding"));
+            return Err(format!(
+                "{layer}: empty body under a claimed content-coding"
+            ));
         }
         let (bytes, cut) = match layer {
             "zstd" => zstd_layer(&decoded.bytes)?,
@@ -95,7 +102,11 @@ mod tests {
         assert!(!d.salvaged);
         assert_eq!(decode(b"x", "").expect("identity").bytes, b"x");
         assert!(decode(b"x", "br").expect_err("br").contains("\"br\""));
-        assert!(decode(b"", "gzip").expect_err("empty").contains("empty body"));
+        assert!(
+            decode(b"", "gzip")
+                .expect_err("empty")
+                .contains("empty body")
+        );
         assert!(decode(b"nonsense", "gzip").is_err());
     }
 

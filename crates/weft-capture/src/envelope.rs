@@ -5,7 +5,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use weft_core::block::ChatResponse;
 
-
 use crate::json::{RawObject, get, scrub};
 
 /// Verbatim response bytes that are kept at most.
@@ -121,12 +120,39 @@ fn member(o: &Map<String, Value>, scope: &str, name: &str) -> Result<String, Str
 /// Spells the member names of a reduced response as the format has them.
 fn fold_names(v: Value) -> Value {
     const NAMES: [&str; 33] = [
-        "model", "created_at", "message", "done", "stop_reason", "usage", "extra", "raw_response",
-        "role", "content", "type", "text", "image_url", "image_base64", "media_type",
-        "tool_use_id", "tool_name", "tool_input", "tool_result_id", "tool_output", "is_error",
-        "thinking", "thinking_signature", "prompt_tokens", "completion_tokens", "total_tokens",
-        "cache_creation_input_tokens", "cache_read_input_tokens", "total_duration_ns",
-        "prompt_duration_ns", "session", "request", "meta",
+        "model",
+        "created_at",
+        "message",
+        "done",
+        "stop_reason",
+        "usage",
+        "extra",
+        "raw_response",
+        "role",
+        "content",
+        "type",
+        "text",
+        "image_url",
+        "image_base64",
+        "media_type",
+        "tool_use_id",
+        "tool_name",
+        "tool_input",
+        "tool_result_id",
+        "tool_output",
+        "is_error",
+        "thinking",
+        "thinking_signature",
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "cache_creation_input_tokens",
+        "cache_read_input_tokens",
+        "total_duration_ns",
+        "prompt_duration_ns",
+        "session",
+        "request",
+        "meta",
     ];
     match v {
         Value::Object(o) => {
@@ -160,8 +186,19 @@ fn response(text: &str) -> Result<ChatResponse, String> {
 }
 
 const META_STRINGS: [&str; 13] = [
-    "request_id", "upstream_request_id", "content_type", "thread_id", "method", "path", "endpoint",
-    "model", "model_family", "stream", "content_encoding", "upstream_status_class", "ts_request",
+    "request_id",
+    "upstream_request_id",
+    "content_type",
+    "thread_id",
+    "method",
+    "path",
+    "endpoint",
+    "model",
+    "model_family",
+    "stream",
+    "content_encoding",
+    "upstream_status_class",
+    "ts_request",
 ];
 
 fn meta(text: Option<&str>) -> Result<(Map<String, Value>, String), String> {
@@ -267,7 +304,11 @@ pub fn turn(body: &[u8]) -> Result<IngestTurn, String> {
         provider: string(&o, "provider")?,
         agent_name: string(&o, "agent_name")?,
         request: o.get("request").map(|t| scrub(t).into_owned()),
-        response: o.get("response").map(response).transpose()?.unwrap_or_default(),
+        response: o
+            .get("response")
+            .map(response)
+            .transpose()?
+            .unwrap_or_default(),
         response_text: o.get("response").map(|t| scrub(t).into_owned()),
         raw_response,
         raw_response_encoding: string(&o, "raw_response_encoding")?,
@@ -291,7 +332,11 @@ pub fn transcript(body: &[u8], auth_subject: &str) -> Result<IngestTranscript, S
         description: string(&o, "description")?,
         tool_use_id: string(&o, "tool_use_id")?,
         kind: string(&o, "kind")?,
-        session: o.get("session").map(envelope).transpose()?.unwrap_or_default(),
+        session: o
+            .get("session")
+            .map(envelope)
+            .transpose()?
+            .unwrap_or_default(),
         ..IngestTranscript::default()
     };
     if !auth_subject.is_empty() {
@@ -312,7 +357,11 @@ pub fn transcript(body: &[u8], auth_subject: &str) -> Result<IngestTranscript, S
         Err(e) => return Err(format!("records must be a JSON array: {e}")),
     };
     t.count = list.len();
-    let agent = if t.agent_id.is_empty() { "main" } else { &t.agent_id };
+    let agent = if t.agent_id.is_empty() {
+        "main"
+    } else {
+        &t.agent_id
+    };
     let hash = weft_core::hash::sha256_hex(records.as_bytes());
     t.request_id = format!(
         "transcript:{}:{agent}:{}",
@@ -333,20 +382,24 @@ pub(crate) fn short_hash(parts: &[&str]) -> String {
     weft_core::hash::sha256_hex(&bytes)[..16].to_owned()
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lenient_in_names_strict_in_types() {
-        let t = turn(br#"{"Provider":"openai","REQUEST":{"a":1},"session":{"Harness_Session_Id":"s"},"x":1,
-            "response":{"Message":{"Role":"assistant","content":[{"Type":"text","text":"hi"}]}}}"#)
+        let t = turn(
+            br#"{"Provider":"openai","REQUEST":{"a":1},"session":{"Harness_Session_Id":"s"},"x":1,
+            "response":{"Message":{"Role":"assistant","content":[{"Type":"text","text":"hi"}]}}}"#,
+        )
         .expect("turn");
         assert_eq!(t.provider, "openai");
         assert_eq!(t.request.as_deref(), Some("{\"a\":1}"));
         let s = t.session.expect("session");
-        assert_eq!((s.harness_id.as_str(), s.harness_session_id.as_str()), ("unknown", "s"));
+        assert_eq!(
+            (s.harness_id.as_str(), s.harness_session_id.as_str()),
+            ("unknown", "s")
+        );
         assert_eq!(t.response.message.content[0].text, "hi");
         for bad in [
             r#"{"provider":1}"#,
@@ -372,14 +425,19 @@ mod tests {
             e(r#"{"parent_harness_session_id":""}"#),
             "parent_harness_session_id is present but empty; omit the field instead"
         );
-        assert!(e(r#"{"harness_metadata":[1]}"#).starts_with("harness_metadata is not a JSON object: "));
+        assert!(
+            e(r#"{"harness_metadata":[1]}"#).starts_with("harness_metadata is not a JSON object: ")
+        );
         assert!(turn(br#"{"session":{"harness_metadata":null,"org_id":"nonsense"}}"#).is_ok());
     }
 
     #[test]
     fn a_transcript_is_named_by_the_exact_bytes_of_its_records() {
-        let t = transcript(br#"{"session":{"harness_session_id":"s"},"records":[ {"a":"\u0000"} ]}"#, "me")
-            .expect("transcript");
+        let t = transcript(
+            br#"{"session":{"harness_session_id":"s"},"records":[ {"a":"\u0000"} ]}"#,
+            "me",
+        )
+        .expect("transcript");
         let want = &weft_core::hash::sha256_hex(br#"[ {"a":"\u0000"} ]"#)[..16];
         assert_eq!(t.request_id, format!("transcript:s:main:{want}"));
         assert_eq!((t.count, t.session.auth_subject.as_str()), (1, "me"));
@@ -387,8 +445,13 @@ mod tests {
             transcript(b"{}", "").expect_err("no session"),
             "transcript ingest requires session.harness_session_id"
         );
-        assert!(transcript(br#"{"session":{"harness_session_id":"s"},"records":{}}"#, "")
+        assert!(
+            transcript(
+                br#"{"session":{"harness_session_id":"s"},"records":{}}"#,
+                ""
+            )
             .expect_err("object")
-            .starts_with("records must be a JSON array: "));
+            .starts_with("records must be a JSON array: ")
+        );
     }
 }

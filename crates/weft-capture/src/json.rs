@@ -165,7 +165,10 @@ mod tests {
     fn raw_members_keep_their_text() {
         let o = RawObject::read(r#" {"A": 1, "records": [ 1,2 ], "a":2, "n":null} "#).expect("o");
         assert_eq!(o.get("records"), Some("[ 1,2 ]"));
-        assert_eq!((o.get("a"), o.get("A"), o.get("n")), (Some("2"), Some("1"), None));
+        assert_eq!(
+            (o.get("a"), o.get("A"), o.get("n")),
+            (Some("2"), Some("1"), None)
+        );
         assert!(RawObject::read("[1]").is_err());
         assert!(RawObject::read("{} x").is_err());
     }

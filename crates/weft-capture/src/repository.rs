@@ -120,7 +120,11 @@ mod tests {
             "git@github.com:acme/kite.git",
             "ssh://git@GitHub.com:22/acme/kite",
         ] {
-            assert_eq!(normalize_remote(url).as_deref(), Some("github.com/acme/kite"), "{url}");
+            assert_eq!(
+                normalize_remote(url).as_deref(),
+                Some("github.com/acme/kite"),
+                "{url}"
+            );
         }
         for url in ["", "/srv/kite.git", "file:///srv/kite", "../kite"] {
             assert_eq!(normalize_remote(url), None, "{url}");
@@ -143,15 +147,25 @@ mod tests {
         assert_eq!(here.root, main);
         assert_eq!(here.identity, main.to_string_lossy());
         assert_eq!(find(&wt).expect("worktree").identity, here.identity);
-        fs::write(main.join(".git/config"), "[remote \"origin\"]\n\turl = git@h.org:a/kite\n").expect("config");
+        fs::write(
+            main.join(".git/config"),
+            "[remote \"origin\"]\n\turl = git@h.org:a/kite\n",
+        )
+        .expect("config");
         assert_eq!(find(&wt).expect("worktree").identity, "h.org/a/kite");
         assert_eq!(find(&top), None);
     }
 
     #[test]
     fn a_folder_that_is_gone_keeps_its_name() {
-        assert_eq!(identity("/no/such/kite/.claude/worktrees/x/src", ""), "/no/such/kite");
-        assert_eq!(identity("/no/such/kite", "git@h.org:a/kite.git"), "h.org/a/kite");
+        assert_eq!(
+            identity("/no/such/kite/.claude/worktrees/x/src", ""),
+            "/no/such/kite"
+        );
+        assert_eq!(
+            identity("/no/such/kite", "git@h.org:a/kite.git"),
+            "h.org/a/kite"
+        );
         assert_eq!(identity("", ""), "");
     }
 }

@@ -12,10 +12,12 @@ use crate::project::project_text;
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut s, b| {
-        let _ = write!(s, "{b:02x}");
-        s
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut s, b| {
+            let _ = write!(s, "{b:02x}");
+            s
+        })
 }
 
 /// Lower-case hex SHA-256.
@@ -128,8 +130,10 @@ mod tests {
             b,
             "dfa97096cbb93287ba93587a886ab3d30e383fa5dc01cbc5f0e9ea3c3ebdbc90"
         );
-        let c = block(json!({"type": "tool_use", "tool_use_id": "toolu_1", "tool_name": "Edit",
-            "tool_input": {"file_path": "/a", "replace_all": false, "n": 0, "opts": {"x": null}}}));
+        let c = block(
+            json!({"type": "tool_use", "tool_use_id": "toolu_1", "tool_name": "Edit",
+            "tool_input": {"file_path": "/a", "replace_all": false, "n": 0, "opts": {"x": null}}}),
+        );
         assert_eq!(
             node_hash(&a, "assistant", &[c]),
             "d52dbbc8f99a8aacea4410adb645836123890d300c5170274b643173e4d85901"

@@ -133,11 +133,7 @@ fn plugin_mention(text: &str) -> Option<&str> {
     if name == 0 || target == 0 {
         return None;
     }
-    Some(
-        rest[target..]
-            .strip_prefix(')')?
-            .trim_start_matches(BLANK),
-    )
+    Some(rest[target..].strip_prefix(')')?.trim_start_matches(BLANK))
 }
 
 /// At most `max` bytes of `text`, cut where a character ends.
@@ -194,10 +190,7 @@ mod tests {
             preview_text("<command-name>/x</command-name><command-args>do it</command-args>"),
             "do it"
         );
-        assert_eq!(
-            preview_text("<session>open only"),
-            "open only"
-        );
+        assert_eq!(preview_text("<session>open only"), "open only");
         assert_eq!(
             preview_text(" [@a](plugin://b) [@c](plugin://d)\nhello"),
             "hello"

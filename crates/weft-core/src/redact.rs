@@ -13,16 +13,14 @@ struct Rule {
     name: &'static str,
     pattern: &'static str,
     /// A made-up value in two halves, so that no scanner takes this file for a leak.
-    #[cfg_attr(not(test), expect(dead_code, reason = "each rule is tested by its own sample"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "each rule is tested by its own sample")
+    )]
     sample: (&'static str, &'static str),
 }
 
-const fn rule(
-    name: &'static str,
-    pattern: &'static str,
-    a: &'static str,
-    b: &'static str,
-) -> Rule {
+const fn rule(name: &'static str, pattern: &'static str, a: &'static str, b: &'static str) -> Rule {
     Rule {
         name,
         pattern,
@@ -31,39 +29,183 @@ const fn rule(
 }
 
 const RULES: [Rule; 27] = [
-    rule("private-key", r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)", "-----BEGIN RSA PRIV", "ATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"),
-    rule("aws-access-key-id", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b", "AKIA", "QYLPMN5HFIQR7XYA"),
-    rule("aws-secret-key", r#"(?i:aws.{0,20}secret.{0,20}?[=:]\s*["']?)([A-Za-z0-9/+]{40})\b"#, "aws_secret_access_key = wJalrXUtnF", "EMI/K7MDENG/bPxRfiCYzEXAMPLEKE"),
-    rule("anthropic-key", r"\bsk-ant-[A-Za-z0-9_-]{16,}", "sk-ant-", "api03-abcdefghijklmnop1234"),
-    rule("openai-key", r"\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}", "sk-", "proj-abcdefghijklmnopqrst1234"),
-    rule("github-token", r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})", "ghp_", "abcdefghijklmnopqrstuvwxyz0123456789"),
-    rule("gitlab-token", r"\bgl(?:pat|ptt|dt|rt|cbt)-[A-Za-z0-9_-]{20,}", "glpat-", "abcdefghij0123456789"),
-    rule("slack-token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}", "xoxb-", "123456789012-abcdefghijkl"),
-    rule("slack-webhook", r"\bhooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}", "hooks.slack.com/serv", "ices/T00000000/B00000000/XXXXXXXXXXXX"),
-    rule("stripe-key", r"\b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}", "sk_live_", "abcdefghijklmnop1234"),
-    rule("google-api-key", r"\bAIza[A-Za-z0-9_-]{35}", "AIza", "SyA1234567890abcdefghijklmnopqrstuv"),
-    rule("google-oauth-token", r"\bya29\.[A-Za-z0-9_-]{20,}", "ya29.", "a0AfH6SMBxxxxxxxxxxxxxxx"),
-    rule("npm-token", r"\bnpm_[A-Za-z0-9]{36}\b", "npm_", "abcdefghijklmnopqrstuvwxyz0123456789"),
-    rule("pypi-token", r"\bpypi-[A-Za-z0-9_-]{50,}", "pypi-", "AgEIcHlwaS5vcmcCJGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6"),
-    rule("crates-token", r"\bcio[A-Za-z0-9]{32}\b", "cio", "abcdefghijklmnopqrstuvwxyz012345"),
-    rule("huggingface-token", r"\bhf_[A-Za-z0-9]{30,}", "hf_", "abcdefghijklmnopqrstuvwxyz012345"),
-    rule("sendgrid-key", r"\bSG\.[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}", "SG.", "abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuv0123"),
-    rule("digitalocean-token", r"\bdo[opr]_v1_[a-f0-9]{64}\b", "dop_v1_", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
-    rule("telegram-token", r"\b[0-9]{8,10}:AA[A-Za-z0-9_-]{33}\b", "123456789:AA", "abcdefghijklmnopqrstuvwxyz0123456"),
-    rule("azure-key", r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}=*)", "AccountKey=", "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ=="),
-    rule("jwt", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}", "eyJhbGciOiJIUzI1NiJ9.", "eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w"),
-    rule("weft-token", r"\bweft_[a-z]+_[A-Za-z0-9]{32,}", "weft_read_", "abcdefghijklmnopqrstuvwxyz0123456789"),
-    rule("authorization", r"(?i:authorization:\s*(?:bearer|basic|token)\s+)([A-Za-z0-9._~+/=-]{8,})", "Authorization: Bearer ", "abcdef0123456789"),
-    rule("url-password", r#"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@"']{0,64}:([^\s/@"']{3,128})@"#, "postgres://app:hun", "ter2pass@db.internal/app"),
-    rule("api-key-header", r"(?i:x-api-key|api-key|x-auth-token):\s*([A-Za-z0-9._~+/=-]{8,})", "x-api-key: ", "abcdef0123456789"),
-    rule("env-secret", r#"\b[A-Z0-9_]*(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|APIKEY|PRIVATE_KEY)[A-Z0-9_]*=["']?([^\s"'$<>(){}\[\];|&]{6,})"#, "DB_PASSWORD=", "correct-horse"),
-    rule("assigned-secret", r#"(?i:\b(?:password|passwd|secret|client_secret|api_?key|access_?token|auth_?token|refresh_?token|private_?key)["']?\s*[:=]\s*)["']([^\s"'$<>{}]{8,})["']"#, "password: \"corr", "ect-horse\""),
+    rule(
+        "private-key",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
+        "-----BEGIN RSA PRIV",
+        "ATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+    ),
+    rule(
+        "aws-access-key-id",
+        r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b",
+        "AKIA",
+        "QYLPMN5HFIQR7XYA",
+    ),
+    rule(
+        "aws-secret-key",
+        r#"(?i:aws.{0,20}secret.{0,20}?[=:]\s*["']?)([A-Za-z0-9/+]{40})\b"#,
+        "aws_secret_access_key = wJalrXUtnF",
+        "EMI/K7MDENG/bPxRfiCYzEXAMPLEKE",
+    ),
+    rule(
+        "anthropic-key",
+        r"\bsk-ant-[A-Za-z0-9_-]{16,}",
+        "sk-ant-",
+        "api03-abcdefghijklmnop1234",
+    ),
+    rule(
+        "openai-key",
+        r"\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
+        "sk-",
+        "proj-abcdefghijklmnopqrst1234",
+    ),
+    rule(
+        "github-token",
+        r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})",
+        "ghp_",
+        "abcdefghijklmnopqrstuvwxyz0123456789",
+    ),
+    rule(
+        "gitlab-token",
+        r"\bgl(?:pat|ptt|dt|rt|cbt)-[A-Za-z0-9_-]{20,}",
+        "glpat-",
+        "abcdefghij0123456789",
+    ),
+    rule(
+        "slack-token",
+        r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
+        "xoxb-",
+        "123456789012-abcdefghijkl",
+    ),
+    rule(
+        "slack-webhook",
+        r"\bhooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}",
+        "hooks.slack.com/serv",
+        "ices/T00000000/B00000000/XXXXXXXXXXXX",
+    ),
+    rule(
+        "stripe-key",
+        r"\b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",
+        "sk_live_",
+        "abcdefghijklmnop1234",
+    ),
+    rule(
+        "google-api-key",
+        r"\bAIza[A-Za-z0-9_-]{35}",
+        "AIza",
+        "SyA1234567890abcdefghijklmnopqrstuv",
+    ),
+    rule(
+        "google-oauth-token",
+        r"\bya29\.[A-Za-z0-9_-]{20,}",
+        "ya29.",
+        "a0AfH6SMBxxxxxxxxxxxxxxx",
+    ),
+    rule(
+        "npm-token",
+        r"\bnpm_[A-Za-z0-9]{36}\b",
+        "npm_",
+        "abcdefghijklmnopqrstuvwxyz0123456789",
+    ),
+    rule(
+        "pypi-token",
+        r"\bpypi-[A-Za-z0-9_-]{50,}",
+        "pypi-",
+        "AgEIcHlwaS5vcmcCJGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6",
+    ),
+    rule(
+        "crates-token",
+        r"\bcio[A-Za-z0-9]{32}\b",
+        "cio",
+        "abcdefghijklmnopqrstuvwxyz012345",
+    ),
+    rule(
+        "huggingface-token",
+        r"\bhf_[A-Za-z0-9]{30,}",
+        "hf_",
+        "abcdefghijklmnopqrstuvwxyz012345",
+    ),
+    rule(
+        "sendgrid-key",
+        r"\bSG\.[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}",
+        "SG.",
+        "abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuv0123",
+    ),
+    rule(
+        "digitalocean-token",
+        r"\bdo[opr]_v1_[a-f0-9]{64}\b",
+        "dop_v1_",
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+    ),
+    rule(
+        "telegram-token",
+        r"\b[0-9]{8,10}:AA[A-Za-z0-9_-]{33}\b",
+        "123456789:AA",
+        "abcdefghijklmnopqrstuvwxyz0123456",
+    ),
+    rule(
+        "azure-key",
+        r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}=*)",
+        "AccountKey=",
+        "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ==",
+    ),
+    rule(
+        "jwt",
+        r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+        "eyJhbGciOiJIUzI1NiJ9.",
+        "eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w",
+    ),
+    rule(
+        "weft-token",
+        r"\bweft_[a-z]+_[A-Za-z0-9]{32,}",
+        "weft_read_",
+        "abcdefghijklmnopqrstuvwxyz0123456789",
+    ),
+    rule(
+        "authorization",
+        r"(?i:authorization:\s*(?:bearer|basic|token)\s+)([A-Za-z0-9._~+/=-]{8,})",
+        "Authorization: Bearer ",
+        "abcdef0123456789",
+    ),
+    rule(
+        "url-password",
+        r#"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@"']{0,64}:([^\s/@"']{3,128})@"#,
+        "postgres://app:hun",
+        "ter2pass@db.internal/app",
+    ),
+    rule(
+        "api-key-header",
+        r"(?i:x-api-key|api-key|x-auth-token):\s*([A-Za-z0-9._~+/=-]{8,})",
+        "x-api-key: ",
+        "abcdef0123456789",
+    ),
+    rule(
+        "env-secret",
+        r#"\b[A-Z0-9_]*(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|APIKEY|PRIVATE_KEY)[A-Z0-9_]*=["']?([^\s"'$<>(){}\[\];|&]{6,})"#,
+        "DB_PASSWORD=",
+        "correct-horse",
+    ),
+    rule(
+        "assigned-secret",
+        r#"(?i:\b(?:password|passwd|secret|client_secret|api_?key|access_?token|auth_?token|refresh_?token|private_?key)["']?\s*[:=]\s*)["']([^\s"'$<>{}]{8,})["']"#,
+        "password: \"corr",
+        "ect-horse\"",
+    ),
 ];
 
 /// Object members whose string value is a secret whatever it looks like.
 const SECRET_KEYS: [&str; 11] = [
-    "password", "passwd", "secret", "client_secret", "api_key", "apikey", "access_token",
-    "refresh_token", "auth_token", "private_key", "authorization",
+    "password",
+    "passwd",
+    "secret",
+    "client_secret",
+    "api_key",
+    "apikey",
+    "access_token",
+    "refresh_token",
+    "auth_token",
+    "private_key",
+    "authorization",
 ];
 
 /// Members that hold opaque provider bytes, which must come back as they are.
@@ -78,8 +220,7 @@ static COMPILED: LazyLock<Compiled> = LazyLock::new(|| {
     // The patterns are constants; `every_rule_finds_its_sample` compiles each of them.
     let build = |p: &str| Regex::new(p).unwrap_or_else(|e| unreachable!("{e}"));
     Compiled {
-        set: RegexSet::new(RULES.iter().map(|r| r.pattern))
-            .unwrap_or_else(|e| unreachable!("{e}")),
+        set: RegexSet::new(RULES.iter().map(|r| r.pattern)).unwrap_or_else(|e| unreachable!("{e}")),
         rules: RULES.iter().map(|r| (build(r.pattern), r.name)).collect(),
     }
 });
@@ -160,9 +301,16 @@ mod tests {
             let secret = format!("{}{}", r.sample.0, r.sample.1);
             let text = format!("before {secret} after");
             let clean = redact(&text).unwrap_or_else(|| panic!("{} finds nothing", r.name));
-            assert!(clean.contains(&format!("[REDACTED:{}]", r.name)), "{}: {clean}", r.name);
+            assert!(
+                clean.contains(&format!("[REDACTED:{}]", r.name)),
+                "{}: {clean}",
+                r.name
+            );
             assert!(!clean.contains(r.sample.1), "{}: {clean}", r.name);
-            assert!(clean.starts_with("before ") && clean.ends_with(" after"), "{clean}");
+            assert!(
+                clean.starts_with("before ") && clean.ends_with(" after"),
+                "{clean}"
+            );
             assert_eq!(redact(&clean), None, "{} is not idempotent", r.name);
         }
     }

@@ -114,7 +114,11 @@ mod tests {
 
     #[test]
     fn the_window_with_most_words_is_shown() {
-        let text = format!("retry once. {} the retry backoff is thirty seconds {}", "x ".repeat(300), "y ".repeat(300));
+        let text = format!(
+            "retry once. {} the retry backoff is thirty seconds {}",
+            "x ".repeat(300),
+            "y ".repeat(300)
+        );
         let s = excerpt(&text, &words::query_words("retry backoff"), 80);
         assert!(s.text.contains("retry backoff"), "{}", s.text);
         assert!(s.text.starts_with('…') && s.text.ends_with('…'));
@@ -126,7 +130,10 @@ mod tests {
     fn short_texts_and_texts_without_a_match_are_shown_from_the_start() {
         assert_eq!(excerpt("héllo", &[], 280).text, "héllo");
         let long = "é".repeat(300);
-        assert_eq!(excerpt(&long, &["zz".into()], 280).text.chars().count(), 281);
+        assert_eq!(
+            excerpt(&long, &["zz".into()], 280).text.chars().count(),
+            281
+        );
         assert_eq!(excerpt("", &["a".into()], 280), Snippet::default());
     }
 }

@@ -23,7 +23,10 @@ pub fn events(body: &[u8]) -> (Vec<Event>, Option<String>) {
     for line in body.split(|b| *b == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.len() > MAX_LINE {
-            return (out, Some(format!("event stream line exceeds {MAX_LINE} bytes")));
+            return (
+                out,
+                Some(format!("event stream line exceeds {MAX_LINE} bytes")),
+            );
         }
         if line.is_empty() {
             if seen {

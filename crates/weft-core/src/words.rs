@@ -164,7 +164,11 @@ fn set_lower(lower: &mut String, text: &str) {
 }
 
 fn bigrams(run: &str, f: &mut impl FnMut(&str)) {
-    let starts: Vec<usize> = run.char_indices().map(|(i, _)| i).chain([run.len()]).collect();
+    let starts: Vec<usize> = run
+        .char_indices()
+        .map(|(i, _)| i)
+        .chain([run.len()])
+        .collect();
     if starts.len() == 2 {
         return f(run);
     }
@@ -203,10 +207,19 @@ mod tests {
 
     #[test]
     fn identifiers_count_whole_and_by_their_parts() {
-        assert_eq!(words("parseHTTPRequest"), ["parsehttprequest", "pars", "http", "request"]);
-        assert_eq!(words("max_poll-backoff"), ["max_poll", "max", "poll", "backoff"]);
+        assert_eq!(
+            words("parseHTTPRequest"),
+            ["parsehttprequest", "pars", "http", "request"]
+        );
+        assert_eq!(
+            words("max_poll-backoff"),
+            ["max_poll", "max", "poll", "backoff"]
+        );
         assert_eq!(words("sha256 _x_"), ["sha256", "sha", "256", "x"]);
-        assert_eq!(words("src/main.rs --no-verify"), ["src", "main", "rs", "no", "verifi"]);
+        assert_eq!(
+            words("src/main.rs --no-verify"),
+            ["src", "main", "rs", "no", "verifi"]
+        );
         assert_eq!(words("don't"), ["don", "t"]);
     }
 
@@ -228,7 +241,10 @@ mod tests {
 
     #[test]
     fn queries_drop_stop_words_and_repetitions() {
-        assert_eq!(query_words("How was the authentication fixed, and fixed how?"), ["authent", "fix"]);
+        assert_eq!(
+            query_words("How was the authentication fixed, and fixed how?"),
+            ["authent", "fix"]
+        );
         assert_eq!(query_words("to be or to be"), ["to", "be", "or"]);
         assert!(STOP_WORDS.is_sorted());
         for odd in ["", "\"", "*", "()", "\u{0}"] {

@@ -96,9 +96,9 @@ fn letters(run: &str, f: &mut impl FnMut(&str) -> bool) -> bool {
 }
 
 fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .fold(0x811c_9dc5, |h, b| (h ^ u32::from(*b)).wrapping_mul(0x0100_0193))
+    bytes.iter().fold(0x811c_9dc5, |h, b| {
+        (h ^ u32::from(*b)).wrapping_mul(0x0100_0193)
+    })
 }
 
 /// The rows that stand for a word.
@@ -177,17 +177,34 @@ mod tests {
                 rows_of(w, |row| ids.push(row));
                 words.len() < MAX_WORDS
             });
-            let strings: Vec<&str> = r["words"].as_array().expect("words").iter().filter_map(Value::as_str).collect();
+            let strings: Vec<&str> = r["words"]
+                .as_array()
+                .expect("words")
+                .iter()
+                .filter_map(Value::as_str)
+                .collect();
             assert_eq!(words, strings, "{text}");
-            let want: Vec<u64> = r["ids"].as_array().expect("ids").iter().filter_map(Value::as_u64).collect();
-            assert_eq!(ids.iter().map(|i| u64::from(*i)).collect::<Vec<_>>(), want, "{text}");
+            let want: Vec<u64> = r["ids"]
+                .as_array()
+                .expect("ids")
+                .iter()
+                .filter_map(Value::as_u64)
+                .collect();
+            assert_eq!(
+                ids.iter().map(|i| u64::from(*i)).collect::<Vec<_>>(),
+                want,
+                "{text}"
+            );
             if want.is_empty() {
                 assert_eq!(embed(text), None);
                 continue;
             }
             let v = embed(text).expect("vector");
             for (got, want) in v.iter().zip(r["vector_head"].as_array().expect("head")) {
-                assert!((f64::from(*got) - want.as_f64().expect("number")).abs() < 1e-4, "{text}");
+                assert!(
+                    (f64::from(*got) - want.as_f64().expect("number")).abs() < 1e-4,
+                    "{text}"
+                );
             }
         }
     }

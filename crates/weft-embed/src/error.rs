@@ -59,7 +59,10 @@ impl EmbedError {
     /// The reason under which a failure is remembered; `None` where the next pass tries again.
     pub fn deterministic_reason(&self) -> Option<String> {
         match self {
-            Self::Api { status: 0 | 429 | 500.., .. } => None,
+            Self::Api {
+                status: 0 | 429 | 500..,
+                ..
+            } => None,
             Self::Api { .. } if self.is_oversize() => Some("oversize".into()),
             Self::Api { status, .. } => Some(format!("api_{status}")),
             _ => None,
@@ -69,7 +72,14 @@ impl EmbedError {
     /// Whether the whole configuration is at fault (a wrong key, address or model), so that every
     /// other text would fail alike.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Api { status: 401 | 403 | 404, .. })
+        matches!(
+            self,
+            Self::Config(_)
+                | Self::Api {
+                    status: 401 | 403 | 404,
+                    ..
+                }
+        )
     }
 }
 
@@ -87,15 +97,30 @@ mod tests {
 
     #[test]
     fn failure_classes() {
-        let e = api(400, "", "This model's Maximum context length is 8192 tokens, however you requested 10021 tokens");
+        let e = api(
+            400,
+            "",
+            "This model's Maximum context length is 8192 tokens, however you requested 10021 tokens",
+        );
         assert!(e.is_oversize());
         assert_eq!(e.requested_tokens(), Some(10021));
         assert_eq!(e.deterministic_reason().as_deref(), Some("oversize"));
-        assert_eq!(api(400, "x", "bad").deterministic_reason().as_deref(), Some("api_400"));
-        for retried in [api(0, "", "refused"), api(429, "", ""), api(503, "", ""), EmbedError::Other("x".into())] {
+        assert_eq!(
+            api(400, "x", "bad").deterministic_reason().as_deref(),
+            Some("api_400")
+        );
+        for retried in [
+            api(0, "", "refused"),
+            api(429, "", ""),
+            api(503, "", ""),
+            EmbedError::Other("x".into()),
+        ] {
             assert_eq!(retried.deterministic_reason(), None, "{retried}");
         }
         assert!(api(401, "", "").is_configuration());
-        assert_eq!(api(400, "context_length_exceeded", "x").requested_tokens(), None);
+        assert_eq!(
+            api(400, "context_length_exceeded", "x").requested_tokens(),
+            None
+        );
     }
 }

@@ -80,7 +80,10 @@ impl Ollama {
             post(&self.agent, &self.url, None, &body, left).map_err(|e| fail(e.to_string()))?;
         if status != 200 {
             let text = String::from_utf8_lossy(&answer);
-            return Err(fail(format!("ollama returned status {status}: {}", text.trim())));
+            return Err(fail(format!(
+                "ollama returned status {status}: {}",
+                text.trim()
+            )));
         }
         let answer: OllamaAnswer =
             serde_json::from_slice(&answer).map_err(|e| fail(e.to_string()))?;
@@ -103,7 +106,9 @@ pub(crate) struct OpenAi {
 
 impl std::fmt::Debug for OpenAi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenAi").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("OpenAi")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
     }
 }
 
@@ -140,11 +145,19 @@ fn embeddings_url(target: &str) -> Result<String, EmbedError> {
         return Err(bad(&format!("{target:?} is not an http or https address")));
     }
     let versioned = uri.path().split('/').any(|s| s == "v1");
-    Ok(format!("{base}{}/embeddings", if versioned { "" } else { "/v1" }))
+    Ok(format!(
+        "{base}{}/embeddings",
+        if versioned { "" } else { "/v1" }
+    ))
 }
 
 impl OpenAi {
-    pub(crate) fn new(target: &str, model: &str, dimensions: usize, key: &str) -> Result<Self, EmbedError> {
+    pub(crate) fn new(
+        target: &str,
+        model: &str,
+        dimensions: usize,
+        key: &str,
+    ) -> Result<Self, EmbedError> {
         Ok(Self {
             agent: agent(OPENAI_TIMEOUT),
             url: embeddings_url(target)?,
@@ -160,10 +173,12 @@ impl OpenAi {
             body["dimensions"] = json!(self.dimensions);
         }
         let (status, answer) =
-            post(&self.agent, &self.url, Some(&self.key), &body, left).map_err(|e| EmbedError::Api {
-                status: 0,
-                code: String::new(),
-                message: e.to_string(),
+            post(&self.agent, &self.url, Some(&self.key), &body, left).map_err(|e| {
+                EmbedError::Api {
+                    status: 0,
+                    code: String::new(),
+                    message: e.to_string(),
+                }
             })?;
         if status != 200 {
             let text = String::from_utf8_lossy(&answer).trim().to_owned();
@@ -200,8 +215,14 @@ mod tests {
     #[test]
     fn the_version_is_added_where_it_is_missing() {
         let url = |t| embeddings_url(t).expect("url");
-        assert_eq!(url("https://api.example.org/"), "https://api.example.org/v1/embeddings");
-        assert_eq!(url("http://h:1/proxy/v1//"), "http://h:1/proxy/v1/embeddings");
+        assert_eq!(
+            url("https://api.example.org/"),
+            "https://api.example.org/v1/embeddings"
+        );
+        assert_eq!(
+            url("http://h:1/proxy/v1//"),
+            "http://h:1/proxy/v1/embeddings"
+        );
         assert!(embeddings_url("ftp://h").is_err());
         assert!(embeddings_url("not a url").is_err());
     }

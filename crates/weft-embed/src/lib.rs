@@ -74,10 +74,18 @@ impl Embedder {
     /// An unknown provider, a missing key, or an address that is none.
     pub fn new(config: &EmbedConfig) -> Result<Self, EmbedError> {
         let or = |value: &str, default: &str| {
-            if value.is_empty() { default.to_owned() } else { value.to_owned() }
+            if value.is_empty() {
+                default.to_owned()
+            } else {
+                value.to_owned()
+            }
         };
         let size = |default| {
-            if config.dimensions == 0 { default } else { config.dimensions }
+            if config.dimensions == 0 {
+                default
+            } else {
+                config.dimensions
+            }
         };
         match config.provider.to_ascii_lowercase().as_str() {
             "" | "builtin" => {
@@ -99,7 +107,10 @@ impl Embedder {
                 let model = or(&config.model, OLLAMA_MODEL);
                 let dimensions = size(OLLAMA_DIMENSIONS);
                 Ok(Self {
-                    provider: Provider::Ollama(http::Ollama::new(&or(&config.target, OLLAMA_TARGET), &model)),
+                    provider: Provider::Ollama(http::Ollama::new(
+                        &or(&config.target, OLLAMA_TARGET),
+                        &model,
+                    )),
                     identity: format!("ollama/{model}@{dimensions}"),
                     model,
                     dimensions,
@@ -108,8 +119,16 @@ impl Embedder {
             "openai" => {
                 // Values that still equal the local defaults were never chosen for this provider.
                 let unset = |v: &str, local: &str| v.is_empty() || v == local;
-                let target = if unset(&config.target, OLLAMA_TARGET) { OPENAI_TARGET } else { &config.target };
-                let model = if unset(&config.model, OLLAMA_MODEL) { OPENAI_MODEL } else { &config.model };
+                let target = if unset(&config.target, OLLAMA_TARGET) {
+                    OPENAI_TARGET
+                } else {
+                    &config.target
+                };
+                let model = if unset(&config.model, OLLAMA_MODEL) {
+                    OPENAI_MODEL
+                } else {
+                    &config.model
+                };
                 let dimensions = size(OPENAI_DIMENSIONS);
                 if config.api_key.is_empty() {
                     return Err(EmbedError::Config(
@@ -117,7 +136,12 @@ impl Embedder {
                     ));
                 }
                 Ok(Self {
-                    provider: Provider::OpenAi(http::OpenAi::new(target, model, dimensions, &config.api_key)?),
+                    provider: Provider::OpenAi(http::OpenAi::new(
+                        target,
+                        model,
+                        dimensions,
+                        &config.api_key,
+                    )?),
                     identity: format!("openai/{model}@{dimensions}"),
                     model: model.into(),
                     dimensions,
@@ -166,7 +190,9 @@ impl Embedder {
     ) -> Result<Option<Vec<f32>>, EmbedError> {
         let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
-            return Err(EmbedError::Other("embedding failed: deadline exceeded".into()));
+            return Err(EmbedError::Other(
+                "embedding failed: deadline exceeded".into(),
+            ));
         }
         match &self.provider {
             Provider::Builtin => Ok(builtin::embed(text)),
@@ -194,7 +220,10 @@ mod tests {
         let e = Embedder::new(&config("ollama")).expect("ollama");
         assert_eq!(e.identity(), "ollama/embeddinggemma@768");
         let e = Embedder::new(&config("openai")).expect_err("no key");
-        assert_eq!(e.to_string(), "OPENAI_API_KEY is required for openai embeddings");
+        assert_eq!(
+            e.to_string(),
+            "OPENAI_API_KEY is required for openai embeddings"
+        );
         let e = Embedder::new(&config("cohere")).expect_err("unknown");
         assert_eq!(e.to_string(), "unsupported embedding provider: cohere");
         let key = EmbedConfig {
@@ -203,8 +232,19 @@ mod tests {
             model: OLLAMA_MODEL.into(),
             ..config("OpenAI")
         };
-        assert_eq!(Embedder::new(&key).expect("openai").identity(), "openai/text-embedding-3-large@1024");
-        let wrong = EmbedConfig { dimensions: 768, ..config("builtin") };
-        assert!(Embedder::new(&wrong).expect_err("size").to_string().contains("256"));
+        assert_eq!(
+            Embedder::new(&key).expect("openai").identity(),
+            "openai/text-embedding-3-large@1024"
+        );
+        let wrong = EmbedConfig {
+            dimensions: 768,
+            ..config("builtin")
+        };
+        assert!(
+            Embedder::new(&wrong)
+                .expect_err("size")
+                .to_string()
+                .contains("256")
+        );
     }
 }

@@ -1,1 +1,84 @@
-//! placeholder
+//! What weft does: use cases and background work over the store, the providers and the importers.
+//!
+//! The CLI, HTTP and MCP form of a use case call the same function here. Nothing in this crate
+//! prints, parses a command line or knows a wire format.
+
+mod catch_up;
+mod clock;
+pub mod config;
+mod derive;
+mod documents;
+mod embed;
+mod import;
+mod ingest;
+mod search;
+mod status;
+pub mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_embed::Embedder;
+use weft_store::Store;
+
+pub use catch_up::{CatchUp, Progress};
+pub use clock::now;
+pub use config::Config;
+pub use derive::{DeriveOutcome, RunReport};
+pub use embed::{EmbedOptions, EmbedPassError};
+pub use import::{FileReport, ImportOptions, ImportReport, Roots};
+pub use ingest::{IngestError, TranscriptAck};
+pub use search::{Answer, Degraded, Hit, Mode, SearchError, SpanQuery};
+pub use status::{Doctor, Status};
+pub use weft_capture::import::{Format, Skip};
+pub use weft_capture::repository;
+pub use weft_core as core;
+pub use weft_store::{
+    Check, Coverage, DoctorReport, Document, EmbedReport, Filter, LinkRow, ListQuery, RawTurnInfo,
+    Role, SessionFull, SessionKey, SessionRow, SortField, SpanHit, SpanRow, StatsRow, StoreError,
+    Subagents, TraceRow,
+};
+
+/// Everything that the doors need: a store, an embedder, a configuration.
+#[derive(Debug)]
+pub struct Engine {
+    store: Arc<Store>,
+    embedder: Result<Arc<Embedder>, String>,
+    config: Config,
+    wake: worker::Wake,
+}
+
+impl Engine {
+    /// Opens the store of a data directory. An embedder that cannot be made is no error here: what
+    /// needs it says why it is missing.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(data_dir: &Path, config: Config) -> Result<Arc<Self>, StoreError> {
+        let store = Store::open(data_dir)?;
+        let embedder = Embedder::new(&config.embedding)
+            .map(Arc::new)
+            .map_err(|e| e.to_string());
+        Ok(Arc::new(Self {
+            store,
+            embedder,
+            config,
+            wake: worker::Wake::default(),
+        }))
+    }
+
+    /// The store: reads that need no more than a query go to it directly.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The embedder, or why there is none.
+    pub fn embedder(&self) -> Result<&Arc<Embedder>, &str> {
+        self.embedder.as_ref().map_err(String::as_str)
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}

@@ -1,1 +1,95 @@
-//! placeholder
+//! How weft is reached by machines: the read API, the ingest API and MCP.
+//!
+//! The only crate with wire types. It takes listeners that are bound already, so tests use port 0.
+
+mod http;
+mod mcp;
+mod metrics;
+pub mod wire;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use weft_engine::Engine;
+
+pub use mcp::serve_stdio;
+
+/// What both listeners share.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    /// Bearer token that every request has to carry; `None` = none.
+    pub token: Option<String>,
+    /// Name and version that MCP clients are told.
+    pub version: &'static str,
+}
+
+/// Whether a listener can be reached from this machine only.
+pub fn is_loopback(address: &SocketAddr) -> bool {
+    address.ip().is_loopback()
+}
+
+/// Serves the read API and MCP until `stop`, then lets requests in flight finish.
+///
+/// # Errors
+/// Where accepting connections fails.
+pub async fn serve_api(
+    listener: TcpListener,
+    options: Options,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let guard = guard(&listener, &options)?;
+    let router = http::api(options.engine.clone(), mcp::router(&options, &stop));
+    axum::serve(listener, http::layered(router, guard, metrics::api()))
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
+}
+
+/// Serves the ingest API until `stop`, then lets requests in flight finish.
+///
+/// # Errors
+/// Where accepting connections fails.
+pub async fn serve_ingest(
+    listener: TcpListener,
+    options: Options,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let guard = guard(&listener, &options)?;
+    let router = http::ingest(options.engine.clone());
+    axum::serve(listener, http::layered(router, guard, metrics::ingest()))
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
+}
+
+fn guard(listener: &TcpListener, options: &Options) -> std::io::Result<http::Guard> {
+    let address = listener.local_addr()?;
+    if !is_loopback(&address) && options.token.is_none() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::PermissionDenied,
+            format!(
+                "{address} can be reached from other machines: set WEFT_TOKEN, or listen on a loopback address"
+            ),
+        ));
+    }
+    Ok(http::Guard::new(address, options.token.clone()))
+}
+
+/// The host part of a `Host` or `Origin` value.
+pub(crate) fn host_of(authority: &str) -> &str {
+    let a = authority.rsplit_once("://").map_or(authority, |(_, a)| a);
+    let a = a.split('/').next().unwrap_or_default();
+    if let Some(rest) = a.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or_default();
+    }
+    a.split(':').next().unwrap_or_default()
+}
+
+/// Whether a host name means this machine.
+pub(crate) fn is_local_name(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.to_ascii_lowercase().ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}

@@ -196,7 +196,12 @@ impl Segment {
     pub(crate) fn approximate(&self, row: usize, q: &Query) -> f32 {
         let at = self.bytes_at() + row * self.dims;
         let s = self.scales_at() + row * 4;
-        let scale = f32::from_le_bytes([self.map[s], self.map[s + 1], self.map[s + 2], self.map[s + 3]]);
+        let scale = f32::from_le_bytes([
+            self.map[s],
+            self.map[s + 1],
+            self.map[s + 2],
+            self.map[s + 3],
+        ]);
         dot_i8(&self.map[at..at + self.dims], &q.i8s) as f32 * scale * q.scale
     }
 }

@@ -154,9 +154,6 @@ impl Readers {
 
     /// Closes the idle connections, so that the files can be replaced.
     pub(crate) fn close(&self) {
-        self.idle
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .clear();
+        self.idle.lock().unwrap_or_else(|e| e.into_inner()).clear();
     }
 }

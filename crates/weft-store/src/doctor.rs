@@ -103,10 +103,17 @@ impl Store {
     fn check_words(&self) -> Result<String> {
         let damaged = self.words.damaged()?;
         if !damaged.is_empty() {
-            return Err(StoreError::Corrupt(format!("damaged files: {}", damaged.join(", "))));
+            return Err(StoreError::Corrupt(format!(
+                "damaged files: {}",
+                damaged.join(", ")
+            )));
         }
         let done: i64 = self.readers.with(|c| {
-            Ok(c.query_row("SELECT count(*) FROM documents WHERE words_done = 1", [], |r| r.get(0))?)
+            Ok(c.query_row(
+                "SELECT count(*) FROM documents WHERE words_done = 1",
+                [],
+                |r| r.get(0),
+            )?)
         })?;
         let indexed = self.count_indexed()? as i64;
         if indexed < done {

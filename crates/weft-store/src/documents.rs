@@ -322,7 +322,9 @@ impl Store {
     /// How much a search with this model can see.
     pub fn coverage(&self, model_id: Option<i64>) -> Result<Coverage> {
         self.readers.with(|c| {
-            let one = |sql: &str| -> Result<u64> { Ok(c.prepare_cached(sql)?.query_row([], |r| r.get(0))?) };
+            let one = |sql: &str| -> Result<u64> {
+                Ok(c.prepare_cached(sql)?.query_row([], |r| r.get(0))?)
+            };
             let embedded = c
                 .prepare_cached(
                     "SELECT count(*) FROM documents WHERE hash IS NOT NULL AND embed_model = ?1",

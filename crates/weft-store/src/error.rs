@@ -67,7 +67,9 @@ impl StoreError {
         Some(match self {
             Self::Busy(_) => "another weft process is writing; try again, or stop it",
             Self::Full(_) => "free some space, or move the store with --data-dir",
-            Self::ReadOnly(_) => "check the owner and mode of the data directory, or use --data-dir",
+            Self::ReadOnly(_) => {
+                "check the owner and mode of the data directory, or use --data-dir"
+            }
             Self::Corrupt(_) => "run `weft doctor`; what can be rebuilt is rebuilt with `--fix`",
             Self::Newer { .. } => "the store was written by a newer weft",
             Self::NotInitialized => "run the embed pass: `weft dev embed-spans`, or `weft serve`",

@@ -106,7 +106,11 @@ impl Store {
         }
         self.index.run(move |c| {
             let have: Option<String> = c
-                .query_row("SELECT value FROM meta WHERE key = ?1", [META_DIMENSIONS], |r| r.get(0))
+                .query_row(
+                    "SELECT value FROM meta WHERE key = ?1",
+                    [META_DIMENSIONS],
+                    |r| r.get(0),
+                )
                 .optional()?;
             if let Some(have) = have.and_then(|h| h.parse().ok())
                 && have != dimensions
@@ -160,14 +164,23 @@ impl Store {
     pub fn embedding_dimensions(&self) -> Result<Option<usize>> {
         self.readers.with(|c| {
             let have: Option<String> = c
-                .query_row("SELECT value FROM meta WHERE key = ?1", [META_DIMENSIONS], |r| r.get(0))
+                .query_row(
+                    "SELECT value FROM meta WHERE key = ?1",
+                    [META_DIMENSIONS],
+                    |r| r.get(0),
+                )
                 .optional()?;
             Ok(have.and_then(|h| h.parse().ok()))
         })
     }
 
     /// Documents after `after` that this model has not settled, by id.
-    pub fn pending_texts(&self, model: &ModelInfo, after: i64, limit: usize) -> Result<Vec<PendingText>> {
+    pub fn pending_texts(
+        &self,
+        model: &ModelInfo,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<PendingText>> {
         self.readers.with(|c| {
             let mut q = c.prepare_cached(
                 "SELECT d.id, d.user_text, d.assistant_text, d.hash,
@@ -201,9 +214,8 @@ impl Store {
             let one = |sql: &str| -> Result<u64> {
                 Ok(c.prepare_cached(sql)?.query_row([model.id], |r| r.get(0))?)
             };
-            let settled = one(
-                "SELECT count(*) FROM documents WHERE hash IS NOT NULL AND embed_model = ?1",
-            )?;
+            let settled =
+                one("SELECT count(*) FROM documents WHERE hash IS NOT NULL AND embed_model = ?1")?;
             let poisoned = one(
                 "SELECT count(*) FROM embed_failures f JOIN documents d ON d.hash = f.hash
                  WHERE f.model_id = ?1 AND d.embed_model = ?1",
@@ -253,7 +265,14 @@ impl Store {
                        error_detail = excluded.error_detail, token_count = excluded.token_count,
                        attempts = attempts + 1, last_failed_at = excluded.last_failed_at",
                 )?
-                .execute(params![model.id, f.hash, f.reason, f.detail, f.tokens as i64, now])?;
+                .execute(params![
+                    model.id,
+                    f.hash,
+                    f.reason,
+                    f.detail,
+                    f.tokens as i64,
+                    now
+                ])?;
             }
             let mut settle =
                 c.prepare_cached("UPDATE documents SET embed_model = ?2 WHERE id = ?1")?;

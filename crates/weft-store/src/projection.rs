@@ -155,10 +155,7 @@ fn write_trace(c: &Connection, session_id: &str, t: &Trace) -> Result<()> {
 
 fn write_span(c: &Connection, session_id: &str, trace_id: &str, s: &Span) -> Result<()> {
     let (input, output) = (blocks_json(&s.input), blocks_json(&s.output));
-    let usage = s
-        .usage
-        .as_ref()
-        .and_then(|u| serde_json::to_string(u).ok());
+    let usage = s.usage.as_ref().and_then(|u| serde_json::to_string(u).ok());
     let verdict = s.verdict.as_ref().map(Value::to_string);
     let text = |o: &Option<String>| o.clone().unwrap_or_default().into_bytes();
     let hash = fields_hash(&[
@@ -171,7 +168,11 @@ fn write_span(c: &Connection, session_id: &str, trace_id: &str, s: &Span) -> Res
         s.thread_id.as_bytes(),
         s.model.as_bytes(),
         s.stop_reason.as_bytes(),
-        format!("{} {} {} {}", s.started_at, s.duration_ns, s.seq, s.raw_turn_id).as_bytes(),
+        format!(
+            "{} {} {} {}",
+            s.started_at, s.duration_ns, s.seq, s.raw_turn_id
+        )
+        .as_bytes(),
         &text(&input),
         &text(&output),
         &text(&usage),
@@ -248,7 +249,8 @@ fn prune(c: &Connection, session_id: &str, p: &Projection) -> Result<()> {
 
 impl Store {
     /// Replaces everything derived from a session by `p`, in one transaction. What did not change
-    /// is not written.
+    /// is not written. `derived_rows` is the newest raw turn that went in; a projection of fewer
+    /// turns than the stored one is dropped.
     pub fn write_projection(
         &self,
         session: &SessionRow,
@@ -258,6 +260,14 @@ impl Store {
     ) -> Result<()> {
         let session_id = session.id.clone();
         self.index.run(move |c| {
+            // Another process may have read more rows and been faster.
+            let known: Option<i64> = c
+                .prepare_cached("SELECT derived_rows FROM rollups WHERE session_id = ?1")?
+                .query_row([&session_id], |r| r.get(0))
+                .optional()?;
+            if known.is_some_and(|k| k > derived_rows as i64) {
+                return Ok(());
+            }
             for t in &p.traces {
                 write_trace(c, &session_id, t)?;
                 for s in &t.spans {
@@ -267,8 +277,9 @@ impl Store {
             prune(c, &session_id, &p)?;
             c.execute("DELETE FROM links WHERE session_id = ?1", [&session_id])?;
             {
-                let mut insert = c
-                    .prepare_cached("INSERT OR REPLACE INTO links VALUES (?1,?2,?3,?4,?5,?6,?7,?8)")?;
+                let mut insert = c.prepare_cached(
+                    "INSERT OR REPLACE INTO links VALUES (?1,?2,?3,?4,?5,?6,?7,?8)",
+                )?;
                 for l in &p.links {
                     insert.execute(params![
                         l.from_trace_id,
@@ -326,9 +337,11 @@ impl Store {
     /// One trace.
     pub fn trace(&self, trace_id: &str) -> Result<Option<TraceRow>> {
         self.readers.with(|c| {
-            Ok(c.prepare_cached("SELECT * FROM traces WHERE trace_id = ?1")?
-                .query_row([trace_id], read_trace)
-                .optional()?)
+            Ok(
+                c.prepare_cached("SELECT * FROM traces WHERE trace_id = ?1")?
+                    .query_row([trace_id], read_trace)
+                    .optional()?,
+            )
         })
     }
 
@@ -344,7 +357,8 @@ impl Store {
 
     fn spans_where(&self, clause: &str, value: &str) -> Result<Vec<SpanRow>> {
         self.readers.with(|c| {
-            let mut q = c.prepare_cached(&format!("SELECT {SPAN_COLUMNS} FROM spans WHERE {clause}"))?;
+            let mut q =
+                c.prepare_cached(&format!("SELECT {SPAN_COLUMNS} FROM spans WHERE {clause}"))?;
             let mut rows = q.query([value])?;
             let mut out = Vec::new();
             while let Some(r) = rows.next()? {

@@ -58,8 +58,7 @@ CREATE TABLE imports (
   path TEXT PRIMARY KEY,
   size INTEGER NOT NULL,
   modified_ns INTEGER NOT NULL,
-  imported_at INTEGER NOT NULL,
-  open INTEGER NOT NULL DEFAULT 0
+  imported_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 "#];
 

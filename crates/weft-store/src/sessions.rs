@@ -290,7 +290,8 @@ const COLUMNS: &str = "s.id, s.harness_id, s.harness_session_id, s.auth_subject,
 const FROM: &str = "FROM truth.sessions s LEFT JOIN rollups r ON r.session_id = s.id";
 
 fn read(r: &Row<'_>) -> rusqlite::Result<SessionFull> {
-    let text = |i: usize| Ok::<_, rusqlite::Error>(r.get::<_, Option<String>>(i)?.unwrap_or_default());
+    let text =
+        |i: usize| Ok::<_, rusqlite::Error>(r.get::<_, Option<String>>(i)?.unwrap_or_default());
     Ok(SessionFull {
         row: SessionRow {
             id: r.get(0)?,
@@ -328,9 +329,11 @@ impl Store {
     /// One session by id.
     pub fn session(&self, id: &str) -> Result<Option<SessionFull>> {
         self.readers.with(|c| {
-            Ok(c.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE s.id = ?1"))?
-                .query_row([id], read)
-                .optional()?)
+            Ok(
+                c.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE s.id = ?1"))?
+                    .query_row([id], read)
+                    .optional()?,
+            )
         })
     }
 
@@ -370,7 +373,11 @@ impl Store {
         q: &ListQuery,
     ) -> Result<(Vec<SessionFull>, Option<(String, String)>)> {
         let column = q.sort.sql();
-        let (order, compare) = if q.ascending { ("ASC", ">") } else { ("DESC", "<") };
+        let (order, compare) = if q.ascending {
+            ("ASC", ">")
+        } else {
+            ("DESC", "<")
+        };
         let mut wheres = vec!["1".to_owned()];
         let mut values: Vec<Box<dyn ToSql>> = Vec::new();
         let mut bind = |v: Box<dyn ToSql>| {
@@ -378,10 +385,16 @@ impl Store {
             format!("?{}", values.len())
         };
         if let Some(subject) = &q.auth_subject {
-            wheres.push(format!("s.auth_subject = {}", bind(Box::new(subject.clone()))));
+            wheres.push(format!(
+                "s.auth_subject = {}",
+                bind(Box::new(subject.clone()))
+            ));
         }
         if let Some(harness) = &q.harness_id {
-            wheres.push(format!("s.harness_id = {}", bind(Box::new(harness.clone()))));
+            wheres.push(format!(
+                "s.harness_id = {}",
+                bind(Box::new(harness.clone()))
+            ));
         }
         if let Some(repository) = &q.repository {
             let b = bind(Box::new(repository.clone()));
@@ -450,7 +463,9 @@ impl Store {
                    UNION SELECT s.id FROM sessions s JOIN t ON s.parent_session_id = t.id)
                  SELECT id FROM t",
             )?;
-            let ids: Vec<String> = q.query_map([&id], |r| r.get(0))?.collect::<Result<_, _>>()?;
+            let ids: Vec<String> = q
+                .query_map([&id], |r| r.get(0))?
+                .collect::<Result<_, _>>()?;
             c.execute("DELETE FROM sessions WHERE id = ?1", [&id])?;
             Ok(ids)
         })?;

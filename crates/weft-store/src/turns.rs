@@ -124,8 +124,6 @@ pub struct ImportMark {
     pub size: u64,
     /// Modification time, nanoseconds since the epoch.
     pub modified_ns: i64,
-    /// Whether its last answer may still grow.
-    pub open: bool,
 }
 
 fn object(v: Value) -> Map<String, Value> {
@@ -149,8 +147,8 @@ fn mark_dirty(c: &Connection, key: &SessionKey, now: Micros) -> Result<()> {
 /// Inserts a turn, its session row and its queue mark; false where the request id is known.
 fn insert(c: &Connection, t: &NewTurn) -> Result<bool> {
     let packed = |s: &Option<String>| s.as_ref().map(|s| pack(s.as_bytes()));
-    let inserted = c
-        .prepare_cached(
+    let inserted =
+        c.prepare_cached(
             "INSERT INTO raw_turns (source, provider, agent_name, harness_id, harness_session_id,
                request_id, raw_request, response, meta, session_envelope, received_at,
                raw_response, raw_response_encoding, raw_response_dropped)
@@ -171,8 +169,7 @@ fn insert(c: &Connection, t: &NewTurn) -> Result<bool> {
             t.raw_response,
             t.raw_response_encoding,
             t.raw_response_dropped,
-        ])?
-        > 0;
+        ])? > 0;
     if let Some(s) = &t.session {
         sessions::upsert(c, s)?;
     }
@@ -338,8 +335,11 @@ impl Store {
                 "DELETE FROM derive_queue
                  WHERE harness_id = ?1 AND harness_session_id = ?2 AND dirtied_at = ?3",
             )?
-            .execute(params![e.key.harness_id, e.key.harness_session_id, e.dirtied_at])?
-                > 0)
+            .execute(params![
+                e.key.harness_id,
+                e.key.harness_session_id,
+                e.dirtied_at
+            ])? > 0)
         })
     }
 
@@ -358,17 +358,16 @@ impl Store {
     /// How a transcript file looked when it was last imported.
     pub fn import_mark(&self, path: &str) -> Result<Option<ImportMark>> {
         self.readers.with(|c| {
-            Ok(c.prepare_cached(
-                "SELECT size, modified_ns, open FROM truth.imports WHERE path = ?1",
-            )?
-            .query_row([path], |r| {
-                Ok(ImportMark {
-                    size: r.get(0)?,
-                    modified_ns: r.get(1)?,
-                    open: r.get(2)?,
-                })
-            })
-            .optional()?)
+            Ok(
+                c.prepare_cached("SELECT size, modified_ns FROM truth.imports WHERE path = ?1")?
+                    .query_row([path], |r| {
+                        Ok(ImportMark {
+                            size: r.get(0)?,
+                            modified_ns: r.get(1)?,
+                        })
+                    })
+                    .optional()?,
+            )
         })
     }
 
@@ -377,8 +376,8 @@ impl Store {
         let path = path.to_owned();
         self.truth.run(move |c| {
             c.execute(
-                "INSERT OR REPLACE INTO imports VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![path, mark.size, mark.modified_ns, now, mark.open],
+                "INSERT OR REPLACE INTO imports VALUES (?1, ?2, ?3, ?4)",
+                params![path, mark.size, mark.modified_ns, now],
             )?;
             Ok(())
         })

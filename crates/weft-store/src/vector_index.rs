@@ -140,7 +140,12 @@ impl VectorIndexes {
         // The known tail is whole from where the known segments end to the newest known row.
         let reusable = now.packed_to <= packed_to && now.last_id >= packed_to;
         let (mut tail, after) = if reusable {
-            let kept = now.tail.iter().filter(|t| t.0 > packed_to).cloned().collect();
+            let kept = now
+                .tail
+                .iter()
+                .filter(|t| t.0 > packed_to)
+                .cloned()
+                .collect();
             (kept, now.last_id)
         } else {
             (Vec::new(), packed_to)
@@ -262,7 +267,11 @@ impl Store {
                 let Some(r) = rows.next()? else { continue };
                 let v = from_blob(r.get_ref(0)?.as_blob().map_err(StoreError::other)?);
                 let length = norm * dot(&v, &v).sqrt();
-                let score = if length > 0.0 { dot(query, &v) / length } else { 0.0 };
+                let score = if length > 0.0 {
+                    dot(query, &v) / length
+                } else {
+                    0.0
+                };
                 pieces.push((id, score, r.get(1)?));
             }
             pieces.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

@@ -167,7 +167,9 @@ pub(crate) struct WordIndex {
 
 impl std::fmt::Debug for WordIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WordIndex").field("dir", &self.dir).finish_non_exhaustive()
+        f.debug_struct("WordIndex")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
     }
 }
 
@@ -349,12 +351,12 @@ fn scope(fields: &Fields, filter: &Filter) -> Vec<(Occur, Box<dyn Query>)> {
     }
     if filter.since.is_some() || filter.until.is_some() {
         let at = |t| Term::from_field_i64(fields.started_at, t);
-        let low = filter
-            .since
-            .map_or(std::ops::Bound::Unbounded, |t| std::ops::Bound::Included(at(t)));
-        let high = filter
-            .until
-            .map_or(std::ops::Bound::Unbounded, |t| std::ops::Bound::Excluded(at(t)));
+        let low = filter.since.map_or(std::ops::Bound::Unbounded, |t| {
+            std::ops::Bound::Included(at(t))
+        });
+        let high = filter.until.map_or(std::ops::Bound::Unbounded, |t| {
+            std::ops::Bound::Excluded(at(t))
+        });
         must(Box::new(RangeQuery::new(low, high)));
     }
     match filter.subagents {
@@ -389,7 +391,11 @@ fn to_tantivy(fields: &Fields, id: i64, d: &Document) -> TantivyDocument {
     for r in repository_terms(&d.repository) {
         t.add_text(fields.repository, r);
     }
-    let thread = if d.thread_id.is_empty() { "main" } else { "sub" };
+    let thread = if d.thread_id.is_empty() {
+        "main"
+    } else {
+        "sub"
+    };
     t.add_text(fields.thread, thread);
     t.add_i64(fields.started_at, d.started_at);
     t
@@ -501,7 +507,8 @@ impl Store {
                     .map_err(failed)?;
                 added.push(id);
             }
-            let mut q = c.prepare_cached("SELECT id FROM removed_documents WHERE words_done = 0")?;
+            let mut q =
+                c.prepare_cached("SELECT id FROM removed_documents WHERE words_done = 0")?;
             let removed: Vec<i64> = q.query_map([], |r| r.get(0))?.collect::<Result<_, _>>()?;
             for id in &removed {
                 writer.delete_term(Term::from_field_i64(fields.id, *id));

@@ -148,7 +148,11 @@ fn group(c: &mut Connection, first: Job, queue: &Receiver<Job>) -> Result<()> {
             let e = StoreError::from(e);
             first(Err(e.clone()))(Err(e.clone()));
             // A busy file is worth another try with the same connection.
-            return if matches!(e, StoreError::Busy(_)) { Ok(()) } else { Err(e) };
+            return if matches!(e, StoreError::Busy(_)) {
+                Ok(())
+            } else {
+                Err(e)
+            };
         }
     };
     let mut done = vec![first(Ok(&tx))];

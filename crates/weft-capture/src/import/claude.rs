@@ -95,7 +95,9 @@ impl Claude {
             return String::new();
         }
         let uuid = r["uuid"].as_str().unwrap_or_default();
-        let known = r["parentUuid"].as_str().and_then(|p| self.side_chains.get(p));
+        let known = r["parentUuid"]
+            .as_str()
+            .and_then(|p| self.side_chains.get(p));
         let thread = match known {
             Some(t) => t.clone(),
             None => format!("side-{}", &short_hash(&[uuid])[..8]),
@@ -176,7 +178,13 @@ impl Claude {
         })
     }
 
-    fn user(&mut self, key: (String, String), message: Value, at: Micros, sink: Sink<'_>) -> Result<(), String> {
+    fn user(
+        &mut self,
+        key: (String, String),
+        message: Value,
+        at: Micros,
+        sink: Sink<'_>,
+    ) -> Result<(), String> {
         self.flush(&key, sink)?;
         let thread = self.thread(&key);
         thread.input.push(message);
@@ -191,7 +199,13 @@ impl Claude {
         self.threads.entry(key.clone()).or_default()
     }
 
-    fn assistant(&mut self, key: &(String, String), r: &Value, at: Micros, sink: Sink<'_>) -> Result<(), Failure> {
+    fn assistant(
+        &mut self,
+        key: &(String, String),
+        r: &Value,
+        at: Micros,
+        sink: Sink<'_>,
+    ) -> Result<(), Failure> {
         let m = &r["message"];
         let s = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         if m["model"] == "<synthetic>" {
@@ -205,11 +219,7 @@ impl Claude {
         if id.is_empty() {
             return Err(Failure::Skip("an assistant record without an id".into()));
         }
-        let same = self
-            .thread(key)
-            .answer
-            .as_ref()
-            .is_some_and(|a| a.id == id);
+        let same = self.thread(key).answer.as_ref().is_some_and(|a| a.id == id);
         if !same {
             self.flush(key, sink).map_err(Failure::Sink)?;
         }
@@ -277,7 +287,11 @@ impl Importer for Claude {
                 }
                 let key = (session.to_owned(), self.thread_id(r));
                 // What a compaction leaves behind is context, not somebody's question.
-                let role = if r["isCompactSummary"] == true { "system" } else { "user" };
+                let role = if r["isCompactSummary"] == true {
+                    "system"
+                } else {
+                    "user"
+                };
                 let message = json!({"role": role, "content": m["content"]});
                 self.user(key, message, at, sink).map_err(Failure::Sink)
             }
@@ -289,7 +303,9 @@ impl Importer for Claude {
             }
             "assistant" => {
                 if !r["message"].is_object() {
-                    return Err(Failure::Skip("an assistant record without a message".into()));
+                    return Err(Failure::Skip(
+                        "an assistant record without a message".into(),
+                    ));
                 }
                 let key = (session.to_owned(), self.thread_id(r));
                 self.assistant(&key, r, at, sink)
@@ -302,12 +318,10 @@ impl Importer for Claude {
         }
     }
 
-    fn finish(&mut self, sink: Sink<'_>) -> Result<bool, String> {
-        let mut open = false;
+    fn finish(&mut self, sink: Sink<'_>) -> Result<(), String> {
         for key in std::mem::take(&mut self.order) {
-            open |= self.threads.get(&key).is_some_and(|t| t.answer.is_some());
             self.flush(&key, sink)?;
         }
-        Ok(open)
+        Ok(())
     }
 }

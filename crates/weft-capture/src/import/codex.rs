@@ -88,7 +88,13 @@ impl Codex {
         }
     }
 
-    fn item(&mut self, item: &Value, stamp: &str, at: Micros, sink: Sink<'_>) -> Result<(), String> {
+    fn item(
+        &mut self,
+        item: &Value,
+        stamp: &str,
+        at: Micros,
+        sink: Sink<'_>,
+    ) -> Result<(), String> {
         if !is_output(item) {
             self.flush(sink)?;
             self.input.push(item.clone());
@@ -108,8 +114,11 @@ impl Codex {
                 ..ContentBlock::of("tool_use")
             });
         } else {
-            self.output
-                .extend(responses::output_item(item).iter().map(responses::normalize_custom));
+            self.output.extend(
+                responses::output_item(item)
+                    .iter()
+                    .map(responses::normalize_custom),
+            );
         }
         Ok(())
     }
@@ -129,16 +138,25 @@ impl Codex {
         };
         let output = std::mem::take(&mut self.output);
         let input = std::mem::take(&mut self.input);
-        let started = self.input_at.take().map_or(self.first_at, |t| t.min(self.first_at));
+        let started = self
+            .input_at
+            .take()
+            .map_or(self.first_at, |t| t.min(self.first_at));
         let usage = self.usage.take().or(self.early_usage.take());
         self.early_usage = None;
         // Thoughts alone are no answer.
-        if output.iter().all(|b| b.kind == "thinking" && b.thinking.is_empty()) {
+        if output
+            .iter()
+            .all(|b| b.kind == "thinking" && b.thinking.is_empty())
+        {
             self.input = input;
             self.input_at = Some(started);
             return Ok(());
         }
-        let id = format!("cx_{}", short_hash(&[&self.session, &self.thread, &stamp, &first]));
+        let id = format!(
+            "cx_{}",
+            short_hash(&[&self.session, &self.thread, &stamp, &first])
+        );
         let body = serde_json::to_string(&output).unwrap_or_default();
         let mut meta = Map::new();
         meta.insert("message_id".into(), json!(id));
@@ -216,9 +234,7 @@ impl Importer for Codex {
         Ok(())
     }
 
-    fn finish(&mut self, sink: Sink<'_>) -> Result<bool, String> {
-        let open = self.first.is_some();
-        self.flush(sink)?;
-        Ok(open)
+    fn finish(&mut self, sink: Sink<'_>) -> Result<(), String> {
+        self.flush(sink)
     }
 }

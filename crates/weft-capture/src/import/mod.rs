@@ -110,8 +110,6 @@ pub struct FileStats {
     pub truncated: u64,
     /// Samples of skipped lines, at most [`MAX_SAMPLES`].
     pub samples: Vec<Skip>,
-    /// Whether the last answer may still grow.
-    pub open: bool,
 }
 
 /// Skipped lines that are told one by one.
@@ -146,11 +144,19 @@ pub fn read_file(path: &Path, format: Format, sink: Sink<'_>) -> Result<FileStat
     read(reader, format, agent, sink)
 }
 
+/// Reads a transcript that is in memory.
+///
+/// # Errors
+/// Where the sink fails.
+pub fn read_text(text: &str, format: Format, sink: Sink<'_>) -> Result<FileStats, String> {
+    read(text.as_bytes(), format, claude::Agent::default(), sink)
+}
+
 trait Importer {
     /// Takes one record; an error is a reason to skip it.
     fn record(&mut self, record: &Value, sink: Sink<'_>) -> Result<(), Failure>;
-    /// Gives what is left; true where the last answer may still grow.
-    fn finish(&mut self, sink: Sink<'_>) -> Result<bool, String>;
+    /// Gives what is left.
+    fn finish(&mut self, sink: Sink<'_>) -> Result<(), String>;
 }
 
 enum Failure {
@@ -202,7 +208,7 @@ fn read(
             Err(Failure::Sink(e)) => return Err(e),
         }
     }
-    stats.open = importer.finish(&mut counting)?;
+    importer.finish(&mut counting)?;
     stats.turns = turns;
     Ok(stats)
 }
@@ -274,10 +280,15 @@ mod tests {
 
     fn all(format: Format, text: &str) -> (Vec<ImportedTurn>, FileStats) {
         let mut turns = Vec::new();
-        let stats = read(text.as_bytes(), format, claude::Agent::default(), &mut |t| {
-            turns.push(t);
-            Ok(())
-        })
+        let stats = read(
+            text.as_bytes(),
+            format,
+            claude::Agent::default(),
+            &mut |t| {
+                turns.push(t);
+                Ok(())
+            },
+        )
         .expect("read");
         (turns, stats)
     }
@@ -318,18 +329,25 @@ mod tests {
     fn m2_m3_line_separators_and_numeric_keys() {
         let odd = json!({"type": "user", "sessionId": "s", "uuid": "u", "message": {"role": "user",
             "content": {"0": {"type": "text", "text": "x"}}}});
-        let raw = format!("{}\n{}\n{odd}\n{}", user("s", "a\u{2028}b", 1), assistant("s", "m1", text("ok"), 2), assistant("s", "m2", text("ok2"), 4));
+        let raw = format!(
+            "{}\n{}\n{odd}\n{}",
+            user("s", "a\u{2028}b", 1),
+            assistant("s", "m1", text("ok"), 2),
+            assistant("s", "m2", text("ok2"), 4)
+        );
         assert!(raw.contains('\u{2028}'));
         let (turns, stats) = all(Format::Claude, &raw);
         assert_eq!((turns.len(), stats.skipped), (2, 0));
         assert_eq!(turns[0].request["messages"][0]["content"], "a\u{2028}b");
-        let q = weft_core::provider::parse_request("anthropic", &turns[1].request).expect("request");
+        let q =
+            weft_core::provider::parse_request("anthropic", &turns[1].request).expect("request");
         assert_eq!(q.messages[0].content[0].text, "x");
     }
 
     #[test]
     fn m4_one_message_written_once_for_each_block() {
-        let tool = json!({"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "ls"}});
+        let tool =
+            json!({"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "ls"}});
         let lines = [
             user("s", "go", 1),
             assistant("s", "m1", text("look"), 2),
@@ -363,25 +381,74 @@ mod tests {
     #[test]
     fn m7_codex_events_repeat_items_and_count_once() {
         let line = |kind: &str, p: Value, at: u32| {
-            json!({"timestamp": format!("2026-01-01T00:00:{at:02}Z"), "type": kind, "payload": p}).to_string()
+            json!({"timestamp": format!("2026-01-01T00:00:{at:02}Z"), "type": kind, "payload": p})
+                .to_string()
         };
         let lines = [
-            line("session_meta", json!({"id": "c1", "cwd": "/w", "cli_version": "1", "git": {"repository_url": "git@h:a/k.git"}}), 0),
+            line(
+                "session_meta",
+                json!({"id": "c1", "cwd": "/w", "cli_version": "1", "git": {"repository_url": "git@h:a/k.git"}}),
+                0,
+            ),
             line("turn_context", json!({"model": "gpt-5", "cwd": "/w"}), 0),
-            line("response_item", json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}), 1),
-            line("event_msg", json!({"type": "user_message", "message": "hi"}), 1),
-            line("event_msg", json!({"type": "agent_message", "message": "ho"}), 2),
-            line("event_msg", json!({"type": "token_count", "info": {"last_token_usage": {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}}}), 2),
-            line("response_item", json!({"type": "reasoning", "summary": []}), 2),
-            line("response_item", json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ho"}]}), 2),
-            line("response_item", json!({"type": "function_call", "name": "shell", "arguments": "{\"command\":[\"ls\"]}", "call_id": "c"}), 3),
-            line("response_item", json!({"type": "function_call_output", "call_id": "c", "output": "x"}), 4),
-            line("response_item", json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}), 5),
+            line(
+                "response_item",
+                json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}),
+                1,
+            ),
+            line(
+                "event_msg",
+                json!({"type": "user_message", "message": "hi"}),
+                1,
+            ),
+            line(
+                "event_msg",
+                json!({"type": "agent_message", "message": "ho"}),
+                2,
+            ),
+            line(
+                "event_msg",
+                json!({"type": "token_count", "info": {"last_token_usage": {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}}}),
+                2,
+            ),
+            line(
+                "response_item",
+                json!({"type": "reasoning", "summary": []}),
+                2,
+            ),
+            line(
+                "response_item",
+                json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ho"}]}),
+                2,
+            ),
+            line(
+                "response_item",
+                json!({"type": "function_call", "name": "shell", "arguments": "{\"command\":[\"ls\"]}", "call_id": "c"}),
+                3,
+            ),
+            line(
+                "response_item",
+                json!({"type": "function_call_output", "call_id": "c", "output": "x"}),
+                4,
+            ),
+            line(
+                "response_item",
+                json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}),
+                5,
+            ),
         ];
         let (turns, stats) = all(Format::Codex, &lines.join("\n"));
-        assert_eq!((turns.len(), stats.open), (2, true));
+        assert_eq!((turns.len(), stats.skipped), (2, 0));
         assert_eq!(turns[0].response.message.content.len(), 3);
-        assert_eq!(turns[0].response.usage.as_ref().expect("usage").prompt_tokens, 7);
+        assert_eq!(
+            turns[0]
+                .response
+                .usage
+                .as_ref()
+                .expect("usage")
+                .prompt_tokens,
+            7
+        );
         assert_eq!(turns[0].remote, "git@h:a/k.git");
         assert_eq!(turns[1].response.message.content[0].text, "done");
         assert_ne!(turns[0].request_id, turns[1].request_id);
@@ -403,8 +470,16 @@ mod tests {
             assistant("s", "m1", text("done"), 5),
         ];
         let (turns, _) = all(Format::Claude, &lines.join("\n"));
-        let side = turns.iter().find(|t| t.meta.contains_key("thread_id")).expect("side chain");
-        assert!(side.meta["thread_id"].as_str().expect("id").starts_with("side-"));
+        let side = turns
+            .iter()
+            .find(|t| t.meta.contains_key("thread_id"))
+            .expect("side chain");
+        assert!(
+            side.meta["thread_id"]
+                .as_str()
+                .expect("id")
+                .starts_with("side-")
+        );
         assert_eq!(side.request["messages"][0]["content"], "dig");
     }
 }

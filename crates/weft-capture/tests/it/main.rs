@@ -27,7 +27,11 @@ fn plaintext(p: &Value) -> Vec<u8> {
     }
     let n = |v: &Value| usize::try_from(v["count"].as_u64().unwrap()).unwrap();
     if p["repeat_utf8"].is_object() {
-        return p["repeat_utf8"]["text"].as_str().unwrap().repeat(n(&p["repeat_utf8"])).into_bytes();
+        return p["repeat_utf8"]["text"]
+            .as_str()
+            .unwrap()
+            .repeat(n(&p["repeat_utf8"]))
+            .into_bytes();
     }
     vec![p["repeat_byte"]["byte"].as_u64().unwrap() as u8; n(&p["repeat_byte"])]
 }
@@ -44,11 +48,16 @@ fn content_encoding_cases_of_the_reference() {
         let name = case["name"].as_str().unwrap().to_owned();
         let body = &case["body"];
         let (plain, mut bytes) = if let Some(b) = body["bytes_b64"].as_str() {
-            (None, base64::engine::general_purpose::STANDARD.decode(b).unwrap())
+            (
+                None,
+                base64::engine::general_purpose::STANDARD.decode(b).unwrap(),
+            )
         } else {
             let build = &body["build"];
             // Parts, where given, are encoded one by one and joined.
-            let Some(layers) = build["layers"].as_array() else { continue };
+            let Some(layers) = build["layers"].as_array() else {
+                continue;
+            };
             if build["plaintext"].is_null() {
                 continue;
             }
@@ -101,7 +110,12 @@ fn real_transcripts_are_read_without_a_skipped_line() {
         let mut ids = std::collections::BTreeSet::new();
         let mut turns = 0;
         for found in import::find(&root, format) {
-            assert_eq!(Format::sniff(&found.path), Some(format), "{}", found.path.display());
+            assert_eq!(
+                Format::sniff(&found.path),
+                Some(format),
+                "{}",
+                found.path.display()
+            );
             let stats = import::read_file(&found.path, format, &mut |t| {
                 assert!(t.response.is_usable());
                 ids.insert(t.harness_session_id.clone());
@@ -109,7 +123,13 @@ fn real_transcripts_are_read_without_a_skipped_line() {
                 Ok(())
             })
             .unwrap();
-            assert_eq!(stats.skipped, 0, "{}: {:?}", found.path.display(), stats.samples);
+            assert_eq!(
+                stats.skipped,
+                0,
+                "{}: {:?}",
+                found.path.display(),
+                stats.samples
+            );
         }
         assert_eq!(ids.len(), sessions, "{ids:?}");
         assert!(turns >= 10);

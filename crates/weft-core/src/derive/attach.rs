@@ -9,14 +9,41 @@ use crate::project::cut_bytes;
 const WEB_TOOLS: [&str; 4] = ["WebFetch", "WebSearch", "web_search", "web_fetch"];
 
 const RENDER_KEYS: [&str; 10] = [
-    "command", "query", "file_path", "path", "pattern", "url", "prompt", "skill", "message",
+    "command",
+    "query",
+    "file_path",
+    "path",
+    "pattern",
+    "url",
+    "prompt",
+    "skill",
+    "message",
     "subject",
 ];
 
 const TOOL_HEADS: [&str; 23] = [
-    "Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep", "WebSearch",
-    "WebFetch", "Task", "TaskCreate", "TaskUpdate", "TaskGet", "Skill", "CronCreate", "CronList",
-    "CronDelete", "Monitor", "EnterPlanMode", "ExitPlanMode", "AskUserQuestion",
+    "Bash",
+    "Read",
+    "Write",
+    "Edit",
+    "MultiEdit",
+    "NotebookEdit",
+    "Glob",
+    "Grep",
+    "WebSearch",
+    "WebFetch",
+    "Task",
+    "TaskCreate",
+    "TaskUpdate",
+    "TaskGet",
+    "Skill",
+    "CronCreate",
+    "CronList",
+    "CronDelete",
+    "Monitor",
+    "EnterPlanMode",
+    "ExitPlanMode",
+    "AskUserQuestion",
     "PushNotification",
 ];
 
@@ -172,7 +199,11 @@ impl Deriver {
                 }
                 None if self.report.unattached_actions.len() < MAX_SAMPLES => {
                     let cut = cut_bytes(&g.action, 120);
-                    let more = if cut.len() < g.action.len() { "…" } else { "" };
+                    let more = if cut.len() < g.action.len() {
+                        "…"
+                    } else {
+                        ""
+                    };
                     self.report
                         .unattached_actions
                         .push(format!("thread={} action={cut}{more}", g.thread));
@@ -212,7 +243,11 @@ mod tests {
 
     #[test]
     fn actions_match_calls_by_what_follows_the_tool_name() {
-        assert!(matches("bash cargo test --workspace", "Bash", "bash cargo test --workspace --quiet"));
+        assert!(matches(
+            "bash cargo test --workspace",
+            "Bash",
+            "bash cargo test --workspace --quiet"
+        ));
         assert!(!matches("bash ls", "Bash", "bash ls"));
         assert!(matches("mcp__x__do {a:1}", "mcp__x__do", "mcp__x__do"));
         assert!(!matches("bash rm -rf /tmp/x", "Read", "read /etc/passwd"));
@@ -225,9 +260,20 @@ mod tests {
             role: "user".into(),
             content: texts.iter().map(|t| ContentBlock::text(*t)).collect(),
         };
-        assert_eq!(judged_action(&[m(&["<transcript>", "Bash rm x", "</transcript>\n"])]), "bash rm x");
-        assert_eq!(judged_action(&[m(&["<transcript>\nuser: hi\nBash cargo fmt\nnoise\n</transcript>"])]), "bash cargo fmt");
-        assert_eq!(judged_action(&[m(&["<transcript>\nBashful\nlast"])]), "last");
+        assert_eq!(
+            judged_action(&[m(&["<transcript>", "Bash rm x", "</transcript>\n"])]),
+            "bash rm x"
+        );
+        assert_eq!(
+            judged_action(&[m(&[
+                "<transcript>\nuser: hi\nBash cargo fmt\nnoise\n</transcript>"
+            ])]),
+            "bash cargo fmt"
+        );
+        assert_eq!(
+            judged_action(&[m(&["<transcript>\nBashful\nlast"])]),
+            "last"
+        );
         assert_eq!(judged_action(&[]), "");
     }
 }

@@ -105,9 +105,7 @@ pub fn classify_call(request: &ChatRequest, response: &[ContentBlock]) -> &'stat
     if no_tools && sys.contains("{\"title\"") {
         return TITLE_GEN;
     }
-    if no_tools
-        && (sys.contains("<conversation>") || first.trim().starts_with("<conversation>"))
-    {
+    if no_tools && (sys.contains("<conversation>") || first.trim().starts_with("<conversation>")) {
         return PLAN_NAME_GEN;
     }
     if resp.trim().starts_with("{\"title\"") {
@@ -170,24 +168,96 @@ mod tests {
             q
         };
         let cases = [
-            (with(r("You are a SECURITY monitor", &["x"]), 0, None, Some(0)), "", "offshoot:permission-check:stage1"),
-            (with(r("you are a security monitor", &["x"]), 0, None, Some(4096)), "", "offshoot:permission-check:stage2"),
-            (with(r("you are a security monitor", &["Err on the side of blocking"]), 0, None, None), "", "offshoot:permission-check:stage1"),
-            (with(r("", &["quota"]), 0, None, Some(1)), "", "offshoot:probe"),
-            (with(r("", &["a", " [SUGGESTION MODE x"]), 3, Some(true), None), "", "offshoot:suggestion"),
-            (with(r("reply {\"title\": …}", &["a"]), 0, None, None), "", TITLE_GEN),
-            (with(r("", &["<conversation>…"]), 0, None, None), "", PLAN_NAME_GEN),
-            (with(r("", &["a"]), 2, Some(true), None), " {\"title\":\"x\"}", TITLE_GEN),
-            (with(r("", &["a"]), 2, Some(true), None), "{\"name\":\"x\"}", PLAN_NAME_GEN),
-            (with(r("", &["Web page content: x"]), 2, Some(true), None), "", WEB_SUMMARY),
-            (with(r("", &["a", "Your task: a Summary of the conversation so far"]), 2, Some(true), None), "", COMPACTION),
-            (with(r("", &["a"]), 2, Some(true), None), "Primary Request and Intent … Pending Tasks", COMPACTION),
-            (with(r("", &["a"]), 2, Some(true), None), "Primary Request and Intent", MAIN),
+            (
+                with(r("You are a SECURITY monitor", &["x"]), 0, None, Some(0)),
+                "",
+                "offshoot:permission-check:stage1",
+            ),
+            (
+                with(r("you are a security monitor", &["x"]), 0, None, Some(4096)),
+                "",
+                "offshoot:permission-check:stage2",
+            ),
+            (
+                with(
+                    r(
+                        "you are a security monitor",
+                        &["Err on the side of blocking"],
+                    ),
+                    0,
+                    None,
+                    None,
+                ),
+                "",
+                "offshoot:permission-check:stage1",
+            ),
+            (
+                with(r("", &["quota"]), 0, None, Some(1)),
+                "",
+                "offshoot:probe",
+            ),
+            (
+                with(r("", &["a", " [SUGGESTION MODE x"]), 3, Some(true), None),
+                "",
+                "offshoot:suggestion",
+            ),
+            (
+                with(r("reply {\"title\": …}", &["a"]), 0, None, None),
+                "",
+                TITLE_GEN,
+            ),
+            (
+                with(r("", &["<conversation>…"]), 0, None, None),
+                "",
+                PLAN_NAME_GEN,
+            ),
+            (
+                with(r("", &["a"]), 2, Some(true), None),
+                " {\"title\":\"x\"}",
+                TITLE_GEN,
+            ),
+            (
+                with(r("", &["a"]), 2, Some(true), None),
+                "{\"name\":\"x\"}",
+                PLAN_NAME_GEN,
+            ),
+            (
+                with(r("", &["Web page content: x"]), 2, Some(true), None),
+                "",
+                WEB_SUMMARY,
+            ),
+            (
+                with(
+                    r(
+                        "",
+                        &["a", "Your task: a Summary of the conversation so far"],
+                    ),
+                    2,
+                    Some(true),
+                    None,
+                ),
+                "",
+                COMPACTION,
+            ),
+            (
+                with(r("", &["a"]), 2, Some(true), None),
+                "Primary Request and Intent … Pending Tasks",
+                COMPACTION,
+            ),
+            (
+                with(r("", &["a"]), 2, Some(true), None),
+                "Primary Request and Intent",
+                MAIN,
+            ),
             (with(r("", &["a"]), 2, None, None), "", UNKNOWN),
             (with(r("", &["a"]), 0, Some(true), None), "", UNKNOWN),
         ];
         for (i, (q, answer, want)) in cases.into_iter().enumerate() {
-            assert_eq!(classify_call(&q, &[ContentBlock::text(answer)]), want, "case {i}");
+            assert_eq!(
+                classify_call(&q, &[ContentBlock::text(answer)]),
+                want,
+                "case {i}"
+            );
         }
         let mut q = r("", &["a"]);
         (q.stream, q.responses_endpoint) = (Some(true), true);
@@ -203,7 +273,10 @@ mod tests {
             role: role.into(),
             content: vec![ContentBlock::text(t)],
         };
-        assert_eq!(classify_injected(&m("user", "\n## Plan Mode x")), Some("injected:mode-banner"));
+        assert_eq!(
+            classify_injected(&m("user", "\n## Plan Mode x")),
+            Some("injected:mode-banner")
+        );
         assert_eq!(classify_injected(&m("assistant", "## Plan Mode")), None);
         assert_eq!(classify_injected(&m("user", "hello")), None);
     }

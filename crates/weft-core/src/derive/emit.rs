@@ -38,7 +38,11 @@ pub(super) fn emit(d: &Deriver) -> (Vec<Trace>, Vec<Link>) {
         nodes: &d.nodes,
         ..Emitter::default()
     };
-    for c in d.calls.iter().filter(|c| !c.thread.is_empty() && !c.anchor.is_empty()) {
+    for c in d
+        .calls
+        .iter()
+        .filter(|c| !c.thread.is_empty() && !c.anchor.is_empty())
+    {
         e.labels
             .entry(c.anchor.clone())
             .or_insert_with(|| (c.subagent_type.clone(), c.description.clone()));
@@ -56,8 +60,8 @@ pub(super) fn emit(d: &Deriver) -> (Vec<Trace>, Vec<Link>) {
     while !threads.is_empty() {
         let before = threads.len();
         threads.retain(|call| {
-            let ready = e.agents.contains_key(&call.thread)
-                || e.tools.contains_key(&e.thread_anchor(call));
+            let ready =
+                e.agents.contains_key(&call.thread) || e.tools.contains_key(&e.thread_anchor(call));
             if ready {
                 e.thread_call(call);
             }
@@ -104,7 +108,11 @@ impl Emitter<'_> {
             .rev()
             .find(|n| !n.blocks.iter().any(ContentBlock::is_tool_result))?;
         let mut prompt = String::new();
-        for text in node.blocks.iter().filter(|b| b.kind == "text" && !b.text.is_empty()) {
+        for text in node
+            .blocks
+            .iter()
+            .filter(|b| b.kind == "text" && !b.text.is_empty())
+        {
             let text = preview_text(&text.text);
             if text.is_empty() {
                 continue;
@@ -155,7 +163,13 @@ impl Emitter<'_> {
                 self.traces[at].trace_id.clone(),
                 format!("llm_{}", call.identity),
             );
-            self.link("compaction-seam", (from_trace, from_span), "output", to, "input");
+            self.link(
+                "compaction-seam",
+                (from_trace, from_span),
+                "output",
+                to,
+                "input",
+            );
         }
         at
     }
@@ -301,7 +315,10 @@ impl Emitter<'_> {
             let tool = match self.tools.get(&block.tool_use_id) {
                 Some(&at) => at,
                 None => {
-                    let at = self.push(trace, tool_span(call, block, self.parent_id(agent), &self.labels));
+                    let at = self.push(
+                        trace,
+                        tool_span(call, block, self.parent_id(agent), &self.labels),
+                    );
                     self.tools.insert(block.tool_use_id.clone(), at);
                     at
                 }
@@ -440,17 +457,24 @@ fn label_spawn(block: &mut ContentBlock, label: Option<&(String, String)>) {
         return;
     }
     block.tool_input.insert("subagent_type".into(), kind.into());
-    block.tool_input.insert("description".into(), description.into());
+    block
+        .tool_input
+        .insert("description".into(), description.into());
 }
 
 fn tool_name(block: &ContentBlock) -> String {
     let name = block.tool_name.trim().to_lowercase();
-    if matches!(name.as_str(), "exec" | "exec_command" | "shell" | "shell_command") {
-        let given = ["command", "cmd"].iter().any(|k| match block.tool_input.get(*k) {
-            Some(Value::String(s)) => !s.trim().is_empty(),
-            Some(Value::Array(a)) => !a.is_empty(),
-            _ => false,
-        });
+    if matches!(
+        name.as_str(),
+        "exec" | "exec_command" | "shell" | "shell_command"
+    ) {
+        let given = ["command", "cmd"]
+            .iter()
+            .any(|k| match block.tool_input.get(*k) {
+                Some(Value::String(s)) => !s.trim().is_empty(),
+                Some(Value::Array(a)) => !a.is_empty(),
+                _ => false,
+            });
         if given {
             return "Bash".into();
         }

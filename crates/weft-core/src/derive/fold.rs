@@ -92,8 +92,7 @@ fn status(traces: &[Trace], rollup: &Rollup) -> &'static str {
         "failed"
     } else if rollup.has_git_activity {
         "completed"
-    } else if rollup.tool_result_count > 0
-        && rollup.tool_error_count * 2 > rollup.tool_result_count
+    } else if rollup.tool_result_count > 0 && rollup.tool_error_count * 2 > rollup.tool_result_count
     {
         "failed"
     } else if matches!(
@@ -109,7 +108,9 @@ fn status(traces: &[Trace], rollup: &Rollup) -> &'static str {
 fn input_str(span: &Span, key: &str) -> String {
     match span.input.first().and_then(|b| b.tool_input.get(key)) {
         Some(Value::String(s)) => s.clone(),
-        Some(Value::Number(n)) => n.as_f64().map_or_else(String::new, |f| (f as i64).to_string()),
+        Some(Value::Number(n)) => n
+            .as_f64()
+            .map_or_else(String::new, |f| (f as i64).to_string()),
         _ => String::new(),
     }
 }
@@ -124,11 +125,7 @@ fn tasks(traces: &[Trace]) -> Vec<Task> {
     for span in tools {
         match span.name.as_str() {
             "TaskCreate" => {
-                let result: String = span
-                    .output
-                    .iter()
-                    .map(|b| b.tool_output.as_str())
-                    .collect();
+                let result: String = span.output.iter().map(|b| b.tool_output.as_str()).collect();
                 let id = first_number(&result);
                 if !id.is_empty() {
                     if by_id.contains_key(&id) {
@@ -220,7 +217,10 @@ mod tests {
     #[test]
     fn titles_come_out_of_the_json_in_the_answer() {
         let t = |s: &str| title(&[ContentBlock::text(s)]);
-        assert_eq!(t("ok {\"title\": \" Fix it \"} done").as_deref(), Some("Fix it"));
+        assert_eq!(
+            t("ok {\"title\": \" Fix it \"} done").as_deref(),
+            Some("Fix it")
+        );
         assert_eq!(t("{\"title\": \"\"}"), None);
         assert_eq!(t("} {"), None);
         assert_eq!(t("none"), None);
@@ -229,7 +229,10 @@ mod tests {
     #[test]
     fn display_titles_fall_back_in_order() {
         assert_eq!(display_title("", "", "{\"a\":1}", "n", "h", "i"), "n");
-        assert_eq!(display_title("", "", "42", "", "0123456789abcdef", "i"), "0123456789ab");
+        assert_eq!(
+            display_title("", "", "42", "", "0123456789abcdef", "i"),
+            "0123456789ab"
+        );
         assert_eq!(display_title(" ", "t", "p", "n", "h", "i"), "t");
         assert_eq!(display_title("", "", " hello ", "n", "h", "i"), "hello");
         assert_eq!(first_number("Task #x then #12 and #3"), "12");

@@ -261,8 +261,14 @@ impl Deriver {
         let mut chain = Vec::with_capacity(request.messages.len());
         for message in request.messages {
             let injected = classify::classify_injected(&message);
-            let (node, new) =
-                self.node(parent, message, injected.unwrap_or(kind), &thread, index, None);
+            let (node, new) = self.node(
+                parent,
+                message,
+                injected.unwrap_or(kind),
+                &thread,
+                index,
+                None,
+            );
             if injected.is_none() {
                 parent = Some(node);
             }

@@ -6,11 +6,36 @@ use crate::block::Usage;
 type Price = (f64, f64, f64, f64);
 
 const PRICES: [(&[&str], Price); 26] = [
-    (&["claude-opus-5", "claude-opus-4.8", "claude-opus-4.7", "claude-opus-4.6", "claude-opus-4.5"], (5.0, 25.0, 0.5, 6.25)),
+    (
+        &[
+            "claude-opus-5",
+            "claude-opus-4.8",
+            "claude-opus-4.7",
+            "claude-opus-4.6",
+            "claude-opus-4.5",
+        ],
+        (5.0, 25.0, 0.5, 6.25),
+    ),
     (&["claude-fable-5"], (10.0, 50.0, 1.0, 12.5)),
-    (&["claude-opus-4.1", "claude-opus-4", "claude-3-opus"], (15.0, 75.0, 1.5, 18.75)),
-    (&["claude-sonnet-5", "claude-sonnet-4.6", "claude-sonnet-4.5", "claude-sonnet-4", "claude-sonnet-3.7", "claude-3.5-sonnet"], (3.0, 15.0, 0.3, 3.75)),
-    (&["claude-haiku-4.5", "claude-haiku-4.6"], (1.0, 5.0, 0.1, 1.25)),
+    (
+        &["claude-opus-4.1", "claude-opus-4", "claude-3-opus"],
+        (15.0, 75.0, 1.5, 18.75),
+    ),
+    (
+        &[
+            "claude-sonnet-5",
+            "claude-sonnet-4.6",
+            "claude-sonnet-4.5",
+            "claude-sonnet-4",
+            "claude-sonnet-3.7",
+            "claude-3.5-sonnet",
+        ],
+        (3.0, 15.0, 0.3, 3.75),
+    ),
+    (
+        &["claude-haiku-4.5", "claude-haiku-4.6"],
+        (1.0, 5.0, 0.1, 1.25),
+    ),
     (&["claude-3.5-haiku"], (0.8, 4.0, 0.08, 1.0)),
     (&["claude-3-haiku"], (0.25, 1.25, 0.03, 0.3)),
     (&["gpt-4o"], (2.5, 10.0, 1.25, 2.5)),
@@ -27,7 +52,10 @@ const PRICES: [(&[&str], Price); 26] = [
     (&["gpt-5.6-luna"], (1.0, 6.0, 0.1, 1.25)),
     (&["gpt-5.5"], (5.0, 30.0, 0.5, 5.0)),
     (&["gpt-5.4"], (2.5, 15.0, 0.25, 2.5)),
-    (&["gpt-5.3-codex", "gpt-5.2-codex"], (1.75, 14.0, 0.175, 1.75)),
+    (
+        &["gpt-5.3-codex", "gpt-5.2-codex"],
+        (1.75, 14.0, 0.175, 1.75),
+    ),
     (&["gpt-5.1-codex", "gpt-5-codex"], (1.25, 10.0, 0.125, 1.25)),
     (&["codex-mini-latest"], (1.5, 6.0, 0.375, 1.5)),
     (&["deepseek-r1"], (0.55, 2.19, 0.14, 0.0)),
@@ -62,10 +90,13 @@ pub fn normalize_model(model: &str) -> String {
 fn strip_date(model: &str, shape: &str) -> Option<String> {
     let at = model.len().checked_sub(shape.len() + 1)?;
     let tail = model.get(at..)?.strip_prefix('-')?;
-    let fits = tail
-        .bytes()
-        .zip(shape.bytes())
-        .all(|(c, s)| if s == b'd' { c.is_ascii_digit() } else { c == s });
+    let fits = tail.bytes().zip(shape.bytes()).all(|(c, s)| {
+        if s == b'd' {
+            c.is_ascii_digit()
+        } else {
+            c == s
+        }
+    });
     fits.then(|| model[..at].to_owned())
 }
 
@@ -99,7 +130,10 @@ mod tests {
     #[test]
     fn model_names_are_normalized_before_they_are_priced() {
         assert_eq!(normalize_model("Claude-Opus-4-6[1m]"), "claude-opus-4.6");
-        assert_eq!(normalize_model("claude-3-5-haiku-20241022"), "claude-3.5-haiku");
+        assert_eq!(
+            normalize_model("claude-3-5-haiku-20241022"),
+            "claude-3.5-haiku"
+        );
         assert_eq!(normalize_model("gpt-4o-2024-08-06"), "gpt-4o");
         let u = Usage {
             prompt_tokens: 1_000_000,

@@ -33,9 +33,7 @@ impl TranscriptFile {
         if kind.is_empty() {
             kind = records
                 .iter()
-                .find(|r| {
-                    r["type"] == "event_msg" && r["payload"]["type"] == "sub_agent_activity"
-                })
+                .find(|r| r["type"] == "event_msg" && r["payload"]["type"] == "sub_agent_activity")
                 .and_then(|r| r["payload"]["kind"].as_str())
                 .unwrap_or_default()
                 .to_owned();
@@ -160,7 +158,10 @@ impl Deriver {
                 .filter_map(block_signature)
                 .collect();
             let score = |f: &TranscriptFile| {
-                signatures.iter().filter(|s| f.signatures.contains(*s)).count()
+                signatures
+                    .iter()
+                    .filter(|s| f.signatures.contains(*s))
+                    .count()
             };
             let thread = self.nodes[root].thread.clone();
             let by_thread = evidence
@@ -219,13 +220,19 @@ impl Deriver {
 
     fn spawning_call(&self, call: usize) -> Option<String> {
         let thread = &self.calls[call].thread;
-        let blocks = || self.nodes.iter().filter(|n| n.thread != *thread).flat_map(|n| &n.blocks);
+        let blocks = || {
+            self.nodes
+                .iter()
+                .filter(|n| n.thread != *thread)
+                .flat_map(|n| &n.blocks)
+        };
         let mark = format!("agentId: {thread}");
         let by_result = blocks().find(|b| {
             b.is_tool_result()
-                && b.tool_output.split(&mark).nth(1).is_some_and(|after| {
-                    !after.starts_with(|c: char| c.is_ascii_alphanumeric())
-                })
+                && b.tool_output
+                    .split(&mark)
+                    .nth(1)
+                    .is_some_and(|after| !after.starts_with(|c: char| c.is_ascii_alphanumeric()))
         });
         if let Some(b) = by_result {
             return Some(b.tool_result_id.clone());
@@ -237,7 +244,10 @@ impl Deriver {
             .find(|b| {
                 b.is_tool_use()
                     && !prompt.is_empty()
-                    && b.tool_input.get("prompt").and_then(Value::as_str).map(str::trim)
+                    && b.tool_input
+                        .get("prompt")
+                        .and_then(Value::as_str)
+                        .map(str::trim)
                         == Some(prompt)
             })
             .map(|b| b.tool_use_id.clone())

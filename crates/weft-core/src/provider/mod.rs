@@ -92,7 +92,10 @@ pub(crate) fn int_of(o: &Map<String, Value>, key: &str) -> i64 {
 }
 
 pub(crate) fn map_of(o: &Map<String, Value>, key: &str) -> Map<String, Value> {
-    o.get(key).and_then(Value::as_object).cloned().unwrap_or_default()
+    o.get(key)
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// A member that must be an array of objects when it is there.

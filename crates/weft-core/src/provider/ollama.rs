@@ -34,7 +34,12 @@ fn message(m: &Map<String, Value>) -> Message {
     if !text.is_empty() {
         content.push(ContentBlock::text(text));
     }
-    for image in m.get("images").and_then(Value::as_array).into_iter().flatten() {
+    for image in m
+        .get("images")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         content.push(ContentBlock {
             image_base64: image.as_str().unwrap_or_default().into(),
             ..ContentBlock::of("image")

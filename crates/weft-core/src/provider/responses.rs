@@ -76,9 +76,7 @@ fn parts(content: Option<&Value>) -> Vec<ContentBlock> {
 fn part(p: &Map<String, Value>) -> ContentBlock {
     let kind = str_of(p, "type");
     match kind {
-        "input_text" | "output_text" | "summary_text" => {
-            ContentBlock::text(string_of(p, "text"))
-        }
+        "input_text" | "output_text" | "summary_text" => ContentBlock::text(string_of(p, "text")),
         "refusal" => ContentBlock {
             text: string_of(p, "refusal"),
             ..ContentBlock::of("refusal")
@@ -124,9 +122,7 @@ fn custom_call(o: &Map<String, Value>) -> ContentBlock {
 fn call_output(o: &Map<String, Value>, custom: bool) -> ContentBlock {
     let output = match o.get("output") {
         Some(Value::String(s)) => s.clone(),
-        Some(Value::Array(a)) if custom => {
-            a.iter().filter_map(|p| p["text"].as_str()).collect()
-        }
+        Some(Value::Array(a)) if custom => a.iter().filter_map(|p| p["text"].as_str()).collect(),
         Some(other) => other.to_string(),
         None => String::new(),
     };
@@ -189,7 +185,11 @@ pub fn usage(u: &Map<String, Value>) -> Usage {
     Usage {
         prompt_tokens: prompt,
         completion_tokens: completion,
-        total_tokens: if total == 0 { prompt + completion } else { total },
+        total_tokens: if total == 0 {
+            prompt + completion
+        } else {
+            total
+        },
         cache_read_input_tokens: int_of(&map_of(u, "input_tokens_details"), "cached_tokens"),
         ..Usage::default()
     }

@@ -79,11 +79,20 @@ fn two_calls_of_one_turn() {
         .iter()
         .map(|l| format!("{} {}->{}", l.kind, l.from_span_id, l.to_span_id))
         .collect();
-    assert_eq!(links, ["emits llm_req1->toolu_9", "feeds toolu_9->llm_req2"]);
+    assert_eq!(
+        links,
+        ["emits llm_req1->toolu_9", "feeds toolu_9->llm_req2"]
+    );
     assert_eq!(p.rollup.turn_count, 1);
     assert_eq!(p.rollup.status, "completed");
-    assert_eq!(weft_core::render::span_text(&t.spans[1].input, &t.spans[1].output), "fix the retry backoff\nlooking");
-    assert_eq!(weft_core::render::span_text(&t.spans[3].input, &t.spans[3].output), "set max-poll-backoff to 30s");
+    assert_eq!(
+        weft_core::render::span_text(&t.spans[1].input, &t.spans[1].output),
+        "fix the retry backoff\nlooking"
+    );
+    assert_eq!(
+        weft_core::render::span_text(&t.spans[3].input, &t.spans[3].output),
+        "set max-poll-backoff to 30s"
+    );
 }
 
 #[test]
@@ -148,8 +157,15 @@ fn a_compaction_seams_two_traces() {
     let p = derive(vec![first(), compact, after]);
     assert_eq!(p.traces.len(), 2);
     assert_eq!(p.traces[1].synthetic, "post-compaction");
-    let seam = p.links.iter().find(|l| l.kind == "compaction-seam").unwrap();
-    assert_eq!((seam.from_span_id.as_str(), seam.to_span_id.as_str()), ("llm_req2", "llm_req3"));
+    let seam = p
+        .links
+        .iter()
+        .find(|l| l.kind == "compaction-seam")
+        .unwrap();
+    assert_eq!(
+        (seam.from_span_id.as_str(), seam.to_span_id.as_str()),
+        ("llm_req2", "llm_req3")
+    );
 }
 
 #[test]
@@ -169,18 +185,60 @@ fn imported_deltas_chain_and_subagents_hang_under_the_call_that_spawned_them() {
     };
     let text = |t: &str| json!([{"type": "text", "text": t}]);
     let p = derive(vec![
-        import(1, "m1", "", "2026-06-01T12:00:00Z", json!([{"role": "user", "content": "again"}]),
-            json!([{"type": "tool_use", "tool_use_id": "t1", "tool_name": "Task", "tool_input": {"prompt": "dig"}}])),
-        import(2, "s1", "a1", "2026-06-01T12:00:01Z", json!([{"role": "user", "content": "dig"}]), text("dug")),
-        import(3, "m2", "", "2026-06-01T12:00:02Z",
-            json!([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "dug"}]}]), text("done")),
-        import(4, "m3", "", "2026-06-01T12:00:03Z", json!([{"role": "user", "content": "again"}]), text("same words, new turn")),
+        import(
+            1,
+            "m1",
+            "",
+            "2026-06-01T12:00:00Z",
+            json!([{"role": "user", "content": "again"}]),
+            json!([{"type": "tool_use", "tool_use_id": "t1", "tool_name": "Task", "tool_input": {"prompt": "dig"}}]),
+        ),
+        import(
+            2,
+            "s1",
+            "a1",
+            "2026-06-01T12:00:01Z",
+            json!([{"role": "user", "content": "dig"}]),
+            text("dug"),
+        ),
+        import(
+            3,
+            "m2",
+            "",
+            "2026-06-01T12:00:02Z",
+            json!([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "dug"}]}]),
+            text("done"),
+        ),
+        import(
+            4,
+            "m3",
+            "",
+            "2026-06-01T12:00:03Z",
+            json!([{"role": "user", "content": "again"}]),
+            text("same words, new turn"),
+        ),
     ]);
     let prompts: Vec<&str> = p.traces.iter().map(|t| t.user_prompt.as_str()).collect();
     assert_eq!(prompts, ["again", "again"]);
     assert_eq!(p.traces[1].trace_id, "trc_m3");
-    let agent = p.traces[0].spans.iter().find(|s| s.span_id == "agent_a1").unwrap();
+    let agent = p.traces[0]
+        .spans
+        .iter()
+        .find(|s| s.span_id == "agent_a1")
+        .unwrap();
     assert_eq!(agent.parent_span_id, "t1");
-    assert!(p.links.iter().any(|l| l.kind == "rejoin" && l.to_span_id == "t1"));
-    assert_eq!(p.traces[0].spans.iter().find(|s| s.span_id == "llm_s1").unwrap().parent_span_id, "agent_a1");
+    assert!(
+        p.links
+            .iter()
+            .any(|l| l.kind == "rejoin" && l.to_span_id == "t1")
+    );
+    assert_eq!(
+        p.traces[0]
+            .spans
+            .iter()
+            .find(|s| s.span_id == "llm_s1")
+            .unwrap()
+            .parent_span_id,
+        "agent_a1"
+    );
 }

@@ -1,0 +1,378 @@
+//! Importing agents' transcripts: finding them, reading them, storing what is new.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use weft_capture::import::{self, FileStats, Format, Found, ImportedTurn, Skip};
+use weft_capture::repository;
+use weft_core::redact::{redact, redact_value};
+use weft_store::{ImportMark, NewSession, NewTurn, SessionKey, StoreError};
+
+use crate::clock::{new_id, now};
+use crate::{Engine, Progress};
+
+/// Turns of one transaction, at most.
+const BATCH: usize = 256;
+/// Bytes of one transaction, roughly at most.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Invented sessions for a machine that has none.
+const SAMPLE: [&str; 2] = [
+    include_str!("../sample/lantern.jsonl"),
+    include_str!("../sample/kite.jsonl"),
+];
+
+/// Where agents keep their transcripts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roots {
+    /// Claude Code's `projects` folder.
+    pub claude: Option<PathBuf>,
+    /// Codex's `sessions` folder.
+    pub codex: Option<PathBuf>,
+}
+
+/// What to import.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// Files and folders; empty = `roots`.
+    pub paths: Vec<PathBuf>,
+    /// Format of `paths`; `None` = told by their content.
+    pub format: Option<Format>,
+    /// Usual places.
+    pub roots: Roots,
+    /// Only sessions of this repository.
+    pub repository: Option<repository::Repository>,
+    /// Read files again that did not change.
+    pub again: bool,
+    /// Whose sessions they are.
+    pub auth_subject: String,
+}
+
+/// What one file gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileReport {
+    /// Where.
+    pub path: PathBuf,
+    /// Turns read.
+    pub turns: u64,
+    /// Of those, turns that were not known.
+    pub new_turns: u64,
+    /// Lines that could not be used.
+    pub skipped: u64,
+    /// Lines that were cut.
+    pub truncated: u64,
+    /// Samples of skipped lines.
+    pub samples: Vec<Skip>,
+    /// Why the file could not be read.
+    pub error: Option<String>,
+}
+
+/// What an import did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Files looked at.
+    pub files: u64,
+    /// Of those, files that did not change since they were imported.
+    pub unchanged: u64,
+    /// Of those, files that could not be read.
+    pub failed: u64,
+    /// Turns read.
+    pub turns: u64,
+    /// Turns that were not known.
+    pub new_turns: u64,
+    /// Lines that could not be used.
+    pub skipped: u64,
+    /// Lines that were cut.
+    pub truncated: u64,
+    /// Sessions that the turns belong to.
+    pub sessions: u64,
+    /// Files with skipped or cut lines, or that failed.
+    pub notable: Vec<FileReport>,
+}
+
+fn mark_of(path: &Path) -> Option<ImportMark> {
+    let m = std::fs::metadata(path).ok()?;
+    let modified = m
+        .modified()
+        .ok()?
+        .duration_since(std::time::UNIX_EPOCH)
+        .ok()?;
+    Some(ImportMark {
+        size: m.len(),
+        modified_ns: i64::try_from(modified.as_nanos()).ok()?,
+    })
+}
+
+/// The files to read, by path.
+fn files(o: &ImportOptions) -> Vec<Found> {
+    let mut found = Vec::new();
+    for path in &o.paths {
+        if path.is_dir() {
+            let sniffed = import::find(path, o.format.unwrap_or(Format::Claude));
+            found.extend(sniffed.into_iter().filter_map(|f| match o.format {
+                Some(_) => Some(f),
+                None => Format::sniff(&f.path).map(|format| Found { format, ..f }),
+            }));
+        } else {
+            let format = o
+                .format
+                .or_else(|| Format::sniff(path))
+                .unwrap_or(Format::Claude);
+            found.push(Found {
+                path: path.clone(),
+                format,
+            });
+        }
+    }
+    if o.paths.is_empty() {
+        for (root, format) in [
+            (&o.roots.claude, Format::Claude),
+            (&o.roots.codex, Format::Codex),
+        ] {
+            if let Some(root) = root {
+                found.extend(import::find(root, format));
+            }
+        }
+    }
+    if let Some(wanted) = &o.repository {
+        let mut known: HashMap<(String, String), bool> = HashMap::new();
+        found.retain(|f| {
+            let Some(place) = import::peek_place(&f.path) else {
+                return false;
+            };
+            *known.entry(place).or_insert_with_key(|(cwd, remote)| {
+                Path::new(cwd).starts_with(&wanted.root)
+                    || repository::identity(cwd, remote) == wanted.identity
+            })
+        });
+    }
+    found
+}
+
+struct Collector<'a> {
+    engine: &'a Engine,
+    format: Format,
+    source_path: String,
+    auth_subject: &'a str,
+    demo: bool,
+    batch: Vec<NewTurn>,
+    bytes: usize,
+    new_turns: u64,
+    repositories: &'a mut HashMap<(String, String), String>,
+    sessions: &'a mut BTreeSet<String>,
+}
+
+impl Collector<'_> {
+    fn take(&mut self, t: ImportedTurn) -> Result<(), StoreError> {
+        let repository = self
+            .repositories
+            .entry((t.cwd.clone(), t.remote.clone()))
+            .or_insert_with_key(|(cwd, remote)| repository::identity(cwd, remote))
+            .clone();
+        self.sessions.insert(t.harness_session_id.clone());
+        let key = SessionKey {
+            harness_id: self.format.harness_id().into(),
+            harness_session_id: t.harness_session_id,
+        };
+        let main = !t.meta.contains_key("thread_id");
+        let mut request = t.request;
+        redact_value(&mut request);
+        let mut response = serde_json::to_value(&t.response).unwrap_or_default();
+        redact_value(&mut response);
+        let mut meta = Value::Object(t.meta);
+        redact_value(&mut meta);
+        let mut metadata = t.session_metadata;
+        if self.demo {
+            metadata.insert("demo".into(), json!(true));
+        }
+        let envelope = json!({"harness_id": key.harness_id, "harness_session_id": key.harness_session_id,
+            "harness_metadata": metadata});
+        let (request, response) = (request.to_string(), response.to_string());
+        self.bytes += request.len() + response.len();
+        self.batch.push(NewTurn {
+            source: "import",
+            provider: t.provider.into(),
+            agent_name: key.harness_id.clone(),
+            harness_id: key.harness_id.clone(),
+            harness_session_id: key.harness_session_id.clone(),
+            request_id: t.request_id,
+            raw_request: Some(request),
+            response: Some(response),
+            meta: meta.to_string(),
+            session_envelope: Some(envelope.to_string()),
+            received_at: now(),
+            session: Some(NewSession {
+                new_id: new_id(),
+                new_parent_id: new_id(),
+                key,
+                auth_subject: self.auth_subject.into(),
+                name: redact(&t.name).unwrap_or(t.name),
+                cwd: t.cwd,
+                harness_version: t.version,
+                parent: t.parent,
+                metadata,
+                repository,
+                source_path: if main {
+                    self.source_path.clone()
+                } else {
+                    String::new()
+                },
+                started_at: t.started_at,
+                last_seen_at: t.ended_at,
+            }),
+            ..NewTurn::default()
+        });
+        if self.batch.len() >= BATCH || self.bytes >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.bytes = 0;
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.new_turns += self.engine.store.insert_turns(batch)? as u64;
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Imports transcripts. A broken line or file is reported and skipped, and the rest goes on.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn import(
+        &self,
+        options: &ImportOptions,
+        progress: Progress<'_>,
+    ) -> Result<ImportReport, StoreError> {
+        let files = files(options);
+        let mut report = ImportReport::default();
+        let mut repositories = HashMap::new();
+        let mut sessions = BTreeSet::new();
+        let total = files.len() as u64;
+        for found in files {
+            report.files += 1;
+            progress("importing transcripts", report.files, total);
+            let path = found
+                .path
+                .canonicalize()
+                .unwrap_or_else(|_| found.path.clone());
+            let name = path.to_string_lossy().into_owned();
+            let mark = mark_of(&path);
+            if !options.again && mark.is_some() && self.store.import_mark(&name)? == mark {
+                report.unchanged += 1;
+                continue;
+            }
+            let mut collector = Collector {
+                engine: self,
+                format: found.format,
+                source_path: name.clone(),
+                auth_subject: &options.auth_subject,
+                demo: false,
+                batch: Vec::new(),
+                bytes: 0,
+                new_turns: 0,
+                repositories: &mut repositories,
+                sessions: &mut sessions,
+            };
+            let mut store_error = None;
+            let read = import::read_file(&path, found.format, &mut |t| {
+                collector.take(t).map_err(|e| {
+                    let text = e.to_string();
+                    store_error = Some(e);
+                    text
+                })
+            });
+            if let Some(e) = store_error {
+                return Err(e);
+            }
+            collector.flush()?;
+            let new_turns = collector.new_turns;
+            let one = file_report(found.path, read, new_turns);
+            report.turns += one.turns;
+            report.new_turns += one.new_turns;
+            report.skipped += one.skipped;
+            report.truncated += one.truncated;
+            if one.error.is_some() {
+                report.failed += 1;
+            } else if let Some(mark) = mark {
+                self.store.set_import_mark(&name, mark, now())?;
+            }
+            if one.error.is_some() || one.skipped + one.truncated > 0 {
+                report.notable.push(one);
+            }
+        }
+        report.sessions = sessions.len() as u64;
+        if report.new_turns > 0 {
+            self.wake.derive();
+        }
+        Ok(report)
+    }
+
+    /// Imports the invented sample; it is marked as such.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn import_sample(&self) -> Result<u64, StoreError> {
+        let (mut repositories, mut sessions) = (HashMap::new(), BTreeSet::new());
+        let mut new = 0;
+        for text in SAMPLE {
+            let mut collector = Collector {
+                engine: self,
+                format: Format::Claude,
+                source_path: String::new(),
+                auth_subject: "sample",
+                demo: true,
+                batch: Vec::new(),
+                bytes: 0,
+                new_turns: 0,
+                repositories: &mut repositories,
+                sessions: &mut sessions,
+            };
+            let mut failed = None;
+            let _ = import::read_text(text, Format::Claude, &mut |t| {
+                collector.take(t).map_err(|e| {
+                    let text = e.to_string();
+                    failed = Some(e);
+                    text
+                })
+            });
+            if let Some(e) = failed {
+                return Err(e);
+            }
+            collector.flush()?;
+            new += collector.new_turns;
+        }
+        Ok(new)
+    }
+
+    /// How many transcript files there are to import for a repository.
+    pub fn count_transcripts(options: &ImportOptions) -> usize {
+        files(options).len()
+    }
+}
+
+fn file_report(path: PathBuf, read: Result<FileStats, String>, new_turns: u64) -> FileReport {
+    match read {
+        Ok(s) => FileReport {
+            path,
+            turns: s.turns,
+            new_turns,
+            skipped: s.skipped,
+            truncated: s.truncated,
+            samples: s.samples,
+            error: None,
+        },
+        Err(e) => FileReport {
+            path,
+            new_turns,
+            error: Some(e),
+            ..FileReport::default()
+        },
+    }
+}

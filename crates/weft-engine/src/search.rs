@@ -1,0 +1,375 @@
+//! Searching spans: words and vectors, fused; or vectors alone, as the tapes API does.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use weft_core::fuse::{Leg, fuse};
+use weft_core::project::cut_chars;
+use weft_core::snippet;
+use weft_core::time::Micros;
+use weft_core::words;
+use weft_store::{Coverage, Filter, ModelInfo, SpanHit, StoreError, Subagents};
+
+use crate::Engine;
+
+/// Candidates that each leg gives to the fusion.
+const LEG: usize = 120;
+/// Fused candidates that are read and looked at.
+const READ: usize = 60;
+/// Share of the vector leg. Chosen on the development halves of the labelled sets.
+const VECTOR_WEIGHT: f32 = 0.5;
+/// Share of the keyword leg.
+const WORD_WEIGHT: f32 = 0.5;
+/// Factor on hits in subagents, which repeat what the main conversation says.
+const SUBAGENT: f32 = 0.8;
+/// Shortest query that counts as an exact quotation.
+const MIN_EXACT: usize = 3;
+/// Code points of a snippet.
+const SNIPPET: usize = 280;
+
+/// Which legs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Words and vectors.
+    #[default]
+    Hybrid,
+    /// Vectors only: the order and the score of the tapes API.
+    Vector,
+    /// Words only.
+    Lexical,
+}
+
+impl Mode {
+    /// All of them with their names.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("hybrid", Self::Hybrid),
+        ("vector", Self::Vector),
+        ("lexical", Self::Lexical),
+    ];
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hybrid => "hybrid",
+            Self::Vector => "vector",
+            Self::Lexical => "lexical",
+        }
+    }
+}
+
+/// A question.
+#[derive(Clone, Debug, Default)]
+pub struct SpanQuery {
+    /// What is asked.
+    pub query: String,
+    /// Most hits.
+    pub limit: usize,
+    /// Which legs run.
+    pub mode: Mode,
+    /// Scope.
+    pub filter: Filter,
+    /// Spans to show on each side of a hit.
+    pub context: usize,
+}
+
+/// A leg that did not run, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Degraded {
+    /// `vectors` or `words`.
+    pub leg: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+/// One found span.
+#[derive(Clone, Debug, Default)]
+pub struct Hit {
+    /// Trace.
+    pub trace_id: String,
+    /// Span.
+    pub span_id: String,
+    /// Session.
+    pub session_id: String,
+    /// Cosine similarity in vector mode, else the fused score (0…1; above 1 = exact quotation).
+    pub score: f32,
+    /// Prompt of the trace.
+    pub user_prompt: String,
+    /// Excerpt.
+    pub snippet: String,
+    /// Byte ranges of the query's words in it.
+    pub marks: Vec<(usize, usize)>,
+    /// Model that answered.
+    pub model: String,
+    /// Start.
+    pub started_at: Micros,
+    /// Harness.
+    pub agent: String,
+    /// Subagent's thread; "" = main.
+    pub thread_id: String,
+    /// Repository.
+    pub repository: String,
+    /// Which legs found it: name, rank from 1, own score.
+    pub legs: Vec<(&'static str, usize, f32)>,
+    /// Whether the query stands in it word for word.
+    pub exact: bool,
+    /// Spans around it, itself included; empty unless asked for.
+    pub around: Vec<SpanHit>,
+    /// Whether the file that it was imported from is gone.
+    pub source_gone: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Hits, best first.
+    pub hits: Vec<Hit>,
+    /// The mode that really ran.
+    pub mode: Mode,
+    /// Legs that did not run.
+    pub degraded: Vec<Degraded>,
+    /// How much of the store the answer could see.
+    pub coverage: Coverage,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SearchError {
+    /// There is no embedder.
+    #[error("span search is not configured: embedder and span embedding store are required")]
+    NotConfigured,
+    /// The query could not be embedded.
+    #[error("failed to embed query: {0}")]
+    Embed(String),
+    /// No embed pass has run yet.
+    #[error(
+        "span embeddings not initialized: run the embed pass (tapes serve embed-worker or tapes dev embed-spans)"
+    )]
+    NotInitialized,
+    /// The store failed.
+    #[error("{0}")]
+    Store(StoreError),
+}
+
+impl From<StoreError> for SearchError {
+    fn from(e: StoreError) -> Self {
+        match e {
+            StoreError::NotInitialized => Self::NotInitialized,
+            e => Self::Store(e),
+        }
+    }
+}
+
+impl Engine {
+    /// Whether vectors of the current model can be searched at all.
+    pub fn vectors_configured(&self) -> bool {
+        self.embedder.is_ok()
+    }
+
+    /// Searches spans.
+    ///
+    /// # Errors
+    /// In vector mode every failure; else only where no leg could run.
+    pub fn search_spans(&self, q: &SpanQuery) -> Result<Answer, SearchError> {
+        match q.mode {
+            Mode::Vector => self.by_vectors(q),
+            _ => self.by_words_and_vectors(q),
+        }
+    }
+
+    fn current_model(&self) -> Result<ModelInfo, SearchError> {
+        let embedder = self.embedder().map_err(|_| SearchError::NotConfigured)?;
+        match self
+            .store
+            .model(embedder.identity(), embedder.dimensions())?
+        {
+            Some(m) => Ok(m),
+            None => match self.store.embedding_dimensions()? {
+                Some(have) if have != embedder.dimensions() => Err(StoreError::QueryDimensions {
+                    have,
+                    want: embedder.dimensions(),
+                }
+                .into()),
+                _ => Err(SearchError::NotInitialized),
+            },
+        }
+    }
+
+    /// The nearest documents; the embedding comes first, as in the reference.
+    fn nearest(&self, q: &SpanQuery, chunks: usize) -> Result<Vec<(i64, f32)>, SearchError> {
+        let embedder = self.embedder().map_err(|_| SearchError::NotConfigured)?;
+        let deadline = Instant::now() + self.config.search_deadline;
+        let vector = embedder
+            .embed_within(&q.query, Some(deadline))
+            .map_err(|e| SearchError::Embed(e.to_string()))?;
+        let model = self.current_model()?;
+        match vector {
+            Some(v) => Ok(self.store.nearest(&model, &v, &q.filter, chunks)?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn by_vectors(&self, q: &SpanQuery) -> Result<Answer, SearchError> {
+        let found = self.nearest(q, q.limit.saturating_mul(4))?;
+        let ids: Vec<i64> = found.iter().map(|f| f.0).collect();
+        let scores: std::collections::HashMap<i64, f32> = found.into_iter().collect();
+        let mut hits: Vec<(f32, SpanHit)> = self
+            .store
+            .hydrate(&ids)?
+            .into_iter()
+            .map(|h| (scores.get(&h.id).copied().unwrap_or_default(), h))
+            .collect();
+        hits.sort_by(|a, b| {
+            let key = |h: &SpanHit| (h.document.trace_id.clone(), h.document.span_id.clone());
+            b.0.total_cmp(&a.0).then_with(|| key(&a.1).cmp(&key(&b.1)))
+        });
+        hits.truncate(q.limit);
+        let hits = hits
+            .into_iter()
+            .enumerate()
+            .map(|(i, (score, h))| Hit {
+                snippet: cut_chars(&h.document.text(), SNIPPET),
+                legs: vec![("vectors", i + 1, score)],
+                score,
+                ..hit_of(h)
+            })
+            .collect();
+        Ok(Answer {
+            hits,
+            mode: Mode::Vector,
+            ..Answer::default()
+        })
+    }
+
+    fn by_words_and_vectors(&self, q: &SpanQuery) -> Result<Answer, SearchError> {
+        let query_words = words::query_words(&q.query);
+        let mut degraded = Vec::new();
+        let by_words = match self.store.word_search(&query_words, &q.filter, LEG) {
+            Ok(hits) => hits,
+            Err(e) => {
+                degraded.push(Degraded {
+                    leg: "words",
+                    reason: e.to_string(),
+                });
+                Vec::new()
+            }
+        };
+        let by_vectors = if q.mode == Mode::Lexical {
+            Vec::new()
+        } else {
+            match self.nearest(q, LEG) {
+                Ok(hits) => hits,
+                Err(e) => {
+                    degraded.push(Degraded {
+                        leg: "vectors",
+                        reason: e.to_string(),
+                    });
+                    Vec::new()
+                }
+            }
+        };
+        if let (2, Some(d)) = (degraded.len(), degraded.pop()) {
+            return Err(SearchError::Store(StoreError::Other(d.reason)));
+        }
+        let ran_vectors = q.mode == Mode::Hybrid && !degraded.iter().any(|d| d.leg == "vectors");
+        let fused = fuse(&[
+            Leg {
+                name: "words",
+                weight: WORD_WEIGHT,
+                hits: by_words,
+            },
+            Leg {
+                name: "vectors",
+                weight: VECTOR_WEIGHT,
+                hits: by_vectors,
+            },
+        ]);
+        let ids: Vec<i64> = fused
+            .iter()
+            .take(READ.max(q.limit * 2))
+            .map(|f| f.key)
+            .collect();
+        let quotation = q.query.trim().trim_matches('"').to_lowercase();
+        let mut hits: Vec<(i64, Hit)> = Vec::new();
+        for h in self.store.hydrate(&ids)? {
+            let Some(f) = fused.iter().find(|f| f.key == h.id) else {
+                continue;
+            };
+            let shown = shown_text(&h);
+            let exact = quotation.len() >= MIN_EXACT && shown.to_lowercase().contains(&quotation);
+            let mut score = f.score;
+            if !h.document.thread_id.is_empty() && q.filter.subagents == Subagents::Include {
+                score *= SUBAGENT;
+            }
+            if exact {
+                score += 1.0;
+            }
+            let s = snippet::excerpt(&shown, &query_words, SNIPPET);
+            hits.push((
+                h.id,
+                Hit {
+                    score,
+                    snippet: s.text,
+                    marks: s.marks,
+                    legs: f.legs.clone(),
+                    exact,
+                    ..hit_of(h)
+                },
+            ));
+        }
+        hits.sort_by(|a, b| b.1.score.total_cmp(&a.1.score).then(a.0.cmp(&b.0)));
+        // The same words said twice in a session are one answer.
+        let mut seen = HashSet::new();
+        hits.retain(|(_, h)| seen.insert((h.session_id.clone(), h.snippet.clone())));
+        hits.truncate(q.limit);
+        for (id, h) in &mut hits {
+            if q.context > 0 {
+                h.around = self.store.around(&h.session_id, *id, q.context)?;
+            }
+            h.source_gone = self.source_gone(&h.session_id)?;
+        }
+        let model = self.current_model().ok();
+        Ok(Answer {
+            hits: hits.into_iter().map(|h| h.1).collect(),
+            mode: if ran_vectors {
+                Mode::Hybrid
+            } else {
+                Mode::Lexical
+            },
+            degraded,
+            coverage: self.store.coverage(model.map(|m| m.id))?,
+        })
+    }
+
+    fn source_gone(&self, session_id: &str) -> Result<bool, StoreError> {
+        Ok(self.store.session(session_id)?.is_some_and(|s| {
+            !s.row.source_path.is_empty() && !std::path::Path::new(&s.row.source_path).exists()
+        }))
+    }
+}
+
+/// The text that a hit is shown with: the conversation, else the tools that it called.
+fn shown_text(h: &SpanHit) -> String {
+    let text = h.document.text();
+    if h.document.tool_text.is_empty() {
+        return text;
+    }
+    if text.is_empty() {
+        return h.document.tool_text.clone();
+    }
+    format!("{text}\n{}", h.document.tool_text)
+}
+
+fn hit_of(h: SpanHit) -> Hit {
+    Hit {
+        trace_id: h.document.trace_id,
+        span_id: h.document.span_id,
+        session_id: h.document.session_id,
+        user_prompt: h.user_prompt,
+        model: h.document.model,
+        started_at: h.document.started_at,
+        agent: h.document.agent,
+        thread_id: h.document.thread_id,
+        repository: h.document.repository,
+        ..Hit::default()
+    }
+}

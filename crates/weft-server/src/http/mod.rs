@@ -1,0 +1,353 @@
+//! Routers of both APIs and what every request passes through.
+
+pub(crate) mod dto;
+mod ingest;
+mod openapi;
+pub(crate) mod search;
+mod sessions;
+pub(crate) mod traces;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::json;
+use tower_http::compression::CompressionLayer;
+use tower_http::decompression::RequestDecompressionLayer;
+use weft_engine::{Engine, StoreError};
+
+use crate::metrics::{self, Surface};
+use crate::{host_of, is_local_name};
+
+pub(crate) use search::search_output;
+
+/// The engine as handlers take it.
+pub(crate) type App = State<Arc<Engine>>;
+
+/// An answer `{"error": …}` with a status.
+#[derive(Debug)]
+pub(crate) struct ApiError(pub(crate) StatusCode, pub(crate) String);
+
+impl ApiError {
+    pub(crate) fn bad(text: impl Into<String>) -> Self {
+        Self(StatusCode::BAD_REQUEST, text.into())
+    }
+
+    pub(crate) fn not_found(text: impl Into<String>) -> Self {
+        Self(StatusCode::NOT_FOUND, text.into())
+    }
+
+    /// A failure of the store under a text that says what was tried; the cause goes to the log.
+    pub(crate) fn failed(text: &'static str) -> impl Fn(StoreError) -> Self {
+        move |e| {
+            tracing::error!(error = %e, "{text}");
+            Self(StatusCode::INTERNAL_SERVER_ERROR, text.into())
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({"error": self.1}))).into_response()
+    }
+}
+
+/// Runs blocking work off the async threads.
+pub(crate) async fn blocking<T: Send + 'static>(
+    f: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(f).await.map_err(|e| {
+        tracing::error!(error = %e, "a request panicked");
+        ApiError(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal server error".into(),
+        )
+    })
+}
+
+/// The read API; `mcp` brings the routes of MCP.
+pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
+    Router::new()
+        .route("/ping", get(|| async { Json("pong") }))
+        .route("/metrics", get(|| async { metrics::api_text() }))
+        .route("/openapi", get(openapi::api))
+        .route("/v1/stats", get(sessions::stats))
+        .route("/v1/sessions", get(sessions::list))
+        .route(
+            "/v1/sessions/{id}",
+            get(sessions::get)
+                .patch(sessions::patch)
+                .delete(sessions::delete),
+        )
+        .route("/v1/sessions/{id}/traces", get(traces::of_session))
+        .route("/v1/sessions/{id}/raw_turns", get(sessions::raw_turns))
+        .route("/v1/traces", get(traces::list))
+        .route("/v1/traces/{trace_id}", get(traces::get))
+        .route("/v1/traces/{trace_id}/spans/{span_id}", get(traces::span))
+        .route("/v1/search/spans", get(search::spans))
+        .route("/v1/cassettes/search/spans", get(search::cassette_spans))
+        .route("/v1/admin/derive/run", post(sessions::derive_run))
+        .route("/v1/ingest", post(ingest_elsewhere))
+        .route("/v1/ingest/transcript", post(ingest_elsewhere))
+        .with_state(engine)
+        .merge(mcp)
+        .fallback(no_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(CompressionLayer::new())
+}
+
+/// The ingest API.
+pub(crate) fn ingest(engine: Arc<Engine>) -> Router {
+    Router::new()
+        .route("/ping", get(|| async { Json(json!({"status": "ok"})) }))
+        .route("/metrics", get(|| async { metrics::ingest_text() }))
+        .route("/openapi", get(openapi::ingest))
+        .route("/v1/ingest", post(ingest::turn))
+        .route("/v1/ingest/transcript", post(ingest::transcript))
+        .with_state(engine)
+        .fallback(no_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
+}
+
+async fn no_route(request: Request) -> Response {
+    let text = format!("Cannot {} {}", request.method(), request.uri().path());
+    (StatusCode::NOT_FOUND, text).into_response()
+}
+
+async fn wrong_method() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed").into_response()
+}
+
+/// Turns posted to the read port would vanish silently without this.
+async fn ingest_elsewhere(request: Request) -> Response {
+    let text = format!(
+        "Cannot POST {}: turns are taken on the ingest port (:8082), this is the read API",
+        request.uri().path()
+    );
+    (StatusCode::NOT_FOUND, text).into_response()
+}
+
+/// Who may talk to a listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    loopback: bool,
+    token: Option<Arc<str>>,
+}
+
+impl Guard {
+    pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
+        Self {
+            loopback: crate::is_loopback(&address),
+            token: token.map(Into::into),
+        }
+    }
+
+    /// A page in a browser must not reach a local server through a name of its own (DNS rebinding).
+    fn refusal(&self, request: &Request) -> Option<Response> {
+        let value = |name| {
+            request
+                .headers()
+                .get(name)
+                .and_then(|v: &HeaderValue| v.to_str().ok())
+        };
+        if self.loopback {
+            let host = value(header::HOST)
+                .or_else(|| request.uri().authority().map(|a| a.as_str()))
+                .unwrap_or_default();
+            let foreign_origin = value(header::ORIGIN)
+                .is_some_and(|o| !is_local_name(host_of(o)) && !o.starts_with("vscode-webview://"));
+            if (!host.is_empty() && !is_local_name(host_of(host))) || foreign_origin {
+                return Some(
+                    ApiError(StatusCode::FORBIDDEN, "host or origin not allowed".into())
+                        .into_response(),
+                );
+            }
+        }
+        let token = self.token.as_ref()?;
+        let given = value(header::AUTHORIZATION)
+            .and_then(|v| v.strip_prefix("Bearer "))
+            .unwrap_or_default();
+        if same(given.as_bytes(), token.as_bytes()) {
+            return None;
+        }
+        let mut refused = ApiError(
+            StatusCode::UNAUTHORIZED,
+            "a bearer token is required".into(),
+        )
+        .into_response();
+        refused
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        Some(refused)
+    }
+}
+
+/// Compares in a time that does not tell where two tokens differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}
+
+/// Puts request id, guard, metrics and panic recovery around a router.
+pub(crate) fn layered(router: Router, guard: Guard, surface: Surface) -> Router {
+    // The matched route is known inside of the router only, so metrics are taken there.
+    let router = router.layer(from_fn_with_state(surface, measure));
+    router.layer(from_fn_with_state(guard, outer))
+}
+
+async fn outer(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    const REQUEST_ID: &str = "x-request-id";
+    let id = request
+        .headers()
+        .get(REQUEST_ID)
+        .and_then(|v| v.to_str().ok())
+        .filter(|v| is_canonical_v4(v))
+        .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
+    let value = HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static(""));
+    request.headers_mut().insert(REQUEST_ID, value.clone());
+    let mut response = match guard.refusal(&request) {
+        Some(r) => r,
+        None => {
+            // A panic in a handler is a bug; it must cost one request, not the server.
+            match tokio::spawn(next.run(request)).await {
+                Ok(r) => r,
+                Err(e) => {
+                    tracing::error!(error = %e, request_id = %id, "a request panicked");
+                    ApiError(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "internal server error".into(),
+                    )
+                    .into_response()
+                }
+            }
+        }
+    };
+    response.headers_mut().insert(REQUEST_ID, value);
+    response
+}
+
+fn is_canonical_v4(text: &str) -> bool {
+    text.len() == 36
+        && uuid::Uuid::parse_str(text)
+            .is_ok_and(|u| u.get_version_num() == 4 && u.hyphenated().to_string() == text)
+}
+
+async fn measure(State(surface): State<Surface>, request: Request, next: Next) -> Response {
+    let Some(m) = surface.requests else {
+        return next.run(request).await;
+    };
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("unmatched".into(), |p| {
+            p.as_str().replace('{', ":").replace('}', "")
+        });
+    let method = match *request.method() {
+        Method::GET | Method::HEAD | Method::POST | Method::PATCH | Method::DELETE => {
+            request.method().to_string()
+        }
+        _ => "OTHER".into(),
+    };
+    m.inflight.inc();
+    let start = Instant::now();
+    let response: Response<Body> = next.run(request).await;
+    m.inflight.dec();
+    m.duration
+        .with_label_values(&[&route, &method])
+        .observe(start.elapsed().as_secs_f64());
+    m.requests
+        .with_label_values(&[route.as_str(), &method, response.status().as_str()])
+        .inc();
+    response
+}
+
+/// Query parameters; of a repeated one the first counts, an empty one counts as absent.
+#[derive(Debug, Default)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Params {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        _: &S,
+    ) -> Result<Self, ApiError> {
+        axum::extract::Query::try_from_uri(&parts.uri)
+            .map(|axum::extract::Query(p)| Self(p))
+            .map_err(|_| ApiError::bad("malformed query string"))
+    }
+}
+
+impl Params {
+    /// A parameter; `None` where it is absent or empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(k, _)| k == name)
+            .map(|(_, v)| v.as_str())
+            .filter(|v| !v.is_empty())
+    }
+
+    /// An RFC 3339 instant.
+    pub(crate) fn time(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        self.get(name)
+            .map(|v| {
+                weft_core::time::parse_micros(v)
+                    .ok_or_else(|| ApiError::bad(format!("{name} must be an RFC3339 timestamp")))
+            })
+            .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_canonical_v4_ids_are_kept() {
+        assert!(is_canonical_v4("936da01f-9abd-4d9d-80c7-02af85c822a8"));
+        for other in [
+            "936DA01F-9ABD-4D9D-80C7-02AF85C822A8",
+            "936da01f9abd4d9d80c702af85c822a8",
+            "0197f2a0-0000-7000-8000-00000000beef",
+            "",
+        ] {
+            assert!(!is_canonical_v4(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn local_names() {
+        for local in [
+            "localhost:8081",
+            "127.0.0.1",
+            "[::1]:80",
+            "http://localhost:3000/x",
+            "a.localhost",
+        ] {
+            assert!(is_local_name(host_of(local)), "{local}");
+        }
+        for other in [
+            "evil.example:8081",
+            "http://localhost.evil.example",
+            "null",
+            "10.0.0.1",
+        ] {
+            assert!(!is_local_name(host_of(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        assert!(same(b"abc", b"abc"));
+        assert!(!same(b"abc", b"abd") && !same(b"ab", b"abc") && !same(b"", b"a"));
+    }
+}

@@ -1,0 +1,252 @@
+//! MCP: the tool `search`, over streamable HTTP at `/v1/mcp` and over stdio.
+//!
+//! The protocol is the official SDK's. In front of it stand the checks that the reference's
+//! stateless transport makes, with its texts.
+
+mod transport;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Router;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::{RequestContext, RoleServer, ServiceExt as _};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use weft_engine::{Engine, Filter, Mode, SearchError, SpanQuery};
+
+use crate::Options;
+use crate::http::search_output;
+
+/// Versions of the protocol that are spoken, newest first.
+pub(crate) const VERSIONS: [ProtocolVersion; 4] = [
+    ProtocolVersion::V_2025_11_25,
+    ProtocolVersion::V_2025_06_18,
+    ProtocolVersion::V_2025_03_26,
+    ProtocolVersion::V_2024_11_05,
+];
+
+const DEFAULT_TOP_K: i64 = 5;
+
+/// The `/v1/mcp` route.
+pub(crate) fn router(options: &Options, stop: &CancellationToken) -> Router {
+    transport::router(
+        Server {
+            engine: options.engine.clone(),
+            version: options.version,
+        },
+        stop,
+    )
+}
+
+/// Speaks MCP over standard input and output until the client closes it.
+///
+/// # Errors
+/// Where the handshake or the transport fails.
+pub async fn serve_stdio(engine: Arc<Engine>, version: &'static str) -> std::io::Result<()> {
+    let service = Server { engine, version }
+        .serve(rmcp::transport::stdio())
+        .await
+        .map_err(std::io::Error::other)?;
+    service.waiting().await.map_err(std::io::Error::other)?;
+    Ok(())
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    engine: Arc<Engine>,
+    version: &'static str,
+}
+
+fn object(v: Value) -> Arc<JsonObject> {
+    Arc::new(match v {
+        Value::Object(o) => o,
+        _ => JsonObject::new(),
+    })
+}
+
+fn search_tool() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What to look for, in words or as a question"},
+            "top_k": {"type": "integer", "description": "Number of results to return (default 5)"},
+        },
+        "required": ["query"],
+        "additionalProperties": false,
+    });
+    let result = json!({
+        "type": "object",
+        "properties": {
+            "session_id": {"type": "string"}, "trace_id": {"type": "string"},
+            "span_id": {"type": "string"}, "score": {"type": "number"},
+            "user_prompt": {"type": "string"}, "snippet": {"type": "string"},
+            "model": {"type": "string"}, "started_at": {"type": "string"},
+        },
+        "required": ["trace_id", "span_id", "score", "started_at"],
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "query": {"type": "string"},
+            "results": {"type": ["array", "null"], "items": result},
+            "count": {"type": "integer"},
+        },
+        "required": ["query", "results", "count"],
+    });
+    Tool::new(
+        "search",
+        "Semantic search over stored LLM sessions. Results are individual main-conversation spans, \
+         each with its session, trace and span id, the turn's prompt and a snippet.",
+        object(input),
+    )
+    .with_raw_output_schema(object(output))
+    .with_annotations(ToolAnnotations::new().read_only(true))
+}
+
+/// The arguments of `search`, checked against its schema.
+fn arguments(given: Option<JsonObject>) -> Result<(String, usize), String> {
+    let given = given.unwrap_or_default();
+    if let Some(unknown) = given
+        .keys()
+        .find(|k| !matches!(k.as_str(), "query" | "top_k"))
+    {
+        return Err(format!(
+            "unexpected additional properties [\"{unknown}\"]; the arguments are query and top_k"
+        ));
+    }
+    let query = match given.get("query") {
+        Some(Value::String(s)) => s.clone(),
+        Some(v) => return Err(format!("query: {v} has the wrong type, want \"string\"")),
+        None => return Err("required: missing properties: [\"query\"]".into()),
+    };
+    let top_k = match given.get("top_k") {
+        None => DEFAULT_TOP_K,
+        Some(v) => v
+            .as_i64()
+            .or_else(|| v.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
+            .ok_or_else(|| format!("top_k: {v} has the wrong type, want \"integer\""))?,
+    };
+    let top_k = if top_k <= 0 { DEFAULT_TOP_K } else { top_k };
+    Ok((
+        query,
+        usize::try_from(top_k).unwrap_or(usize::MAX).min(1_000),
+    ))
+}
+
+impl Server {
+    fn tools(&self) -> Vec<Tool> {
+        if self.engine.vectors_configured() {
+            vec![search_tool()]
+        } else {
+            Vec::new()
+        }
+    }
+
+    async fn search(&self, query: String, limit: usize) -> CallToolResult {
+        let engine = self.engine.clone();
+        let q = SpanQuery {
+            query: query.clone(),
+            limit,
+            mode: Mode::Vector,
+            filter: Filter::default(),
+            context: 0,
+        };
+        let found = tokio::task::spawn_blocking(move || engine.search_spans(&q)).await;
+        let text = match found {
+            Ok(Ok(a)) => {
+                let output = search_output(&query, &a.hits, false);
+                let mut result =
+                    CallToolResult::success(vec![ContentBlock::text(output.to_string())]);
+                result.structured_content = Some(output);
+                result.is_error = None;
+                return result;
+            }
+            Ok(Err(
+                e @ (SearchError::Embed(_)
+                | SearchError::NotInitialized
+                | SearchError::NotConfigured),
+            )) => e.to_string(),
+            Ok(Err(e)) => format!("failed to search spans: {e}"),
+            Err(e) => format!("failed to search spans: {e}"),
+        };
+        CallToolResult::error(vec![ContentBlock::text(format!("Search failed: {text}"))])
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        info.protocol_version = ProtocolVersion::V_2025_11_25;
+        info.server_info = Implementation::new("tapes", self.version);
+        info
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(&VERSIONS)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools().into_iter().find(|t| t.name == name)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if self.get_tool(&request.name).is_none() {
+            return Err(ErrorData::invalid_params(
+                format!("unknown tool \"{}\"", request.name),
+                None,
+            ));
+        }
+        let (query, top_k) = arguments(request.arguments).map_err(|e| {
+            ErrorData::invalid_params(
+                format!("invalid params: validating \"arguments\": {e}"),
+                None,
+            )
+        })?;
+        Ok(self.search(query, top_k).await.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(v: Value) -> Result<(String, usize), String> {
+        arguments(v.as_object().cloned())
+    }
+
+    #[test]
+    fn arguments_are_checked_against_the_schema() {
+        assert_eq!(args(json!({"query": ""})), Ok((String::new(), 5)));
+        assert_eq!(
+            args(json!({"query": "x", "top_k": -3})),
+            Ok(("x".into(), 5))
+        );
+        assert_eq!(args(json!({"query": "x", "top_k": 3})), Ok(("x".into(), 3)));
+        assert!(
+            args(json!({"query": "x", "paths": "src/"}))
+                .expect_err("unknown")
+                .contains("paths")
+        );
+        assert!(args(json!({})).is_err());
+        assert!(args(json!({"query": 1})).is_err());
+        assert!(args(json!({"query": "x", "top_k": 1.5})).is_err());
+    }
+}

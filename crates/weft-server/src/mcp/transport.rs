@@ -1,0 +1,344 @@
+//! The stateless streamable-HTTP transport as the reference behaves on the wire.
+//!
+//! Its refusals are plain text, its answers are server-sent events named `message`, and there is
+//! nothing to stream with GET.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{Server, VERSIONS};
+
+/// Largest JSON-RPC body.
+const MAX_BODY: usize = 4 << 20;
+const SESSION: &str = "mcp-session-id";
+const PROTOCOL: &str = "mcp-protocol-version";
+
+/// Requests that are answered; everything else is refused before it reaches the SDK.
+const METHODS: [&str; 11] = [
+    "initialize",
+    "ping",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "logging/setLevel",
+    "completion/complete",
+];
+
+type Service = StreamableHttpService<Server, NeverSessionManager>;
+
+pub(super) fn router(server: Server, stop: &CancellationToken) -> Router {
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(false)
+        .with_sse_keep_alive(None)
+        .with_sse_retry(None)
+        .with_max_request_body_bytes(MAX_BODY)
+        .with_cancellation_token(stop.child_token())
+        // The guard in front of every route has checked Host and Origin already.
+        .disable_allowed_hosts();
+    let service: Service = StreamableHttpService::new(
+        move || Ok(server.clone()),
+        Arc::new(NeverSessionManager::default()),
+        config,
+    );
+    Router::new()
+        .route("/v1/mcp", any(handle))
+        .with_state(Arc::new(service))
+}
+
+fn plain(status: StatusCode, text: impl Into<String>) -> Response {
+    (status, text.into()).into_response()
+}
+
+fn accepts(headers: &HeaderMap) -> (bool, bool) {
+    let (mut json, mut stream) = (false, false);
+    for value in headers.get_all(header::ACCEPT) {
+        for token in value.to_str().unwrap_or_default().split(',') {
+            match token.trim() {
+                "application/json" | "application/*" => json = true,
+                "text/event-stream" | "text/*" => stream = true,
+                "*/*" => (json, stream) = (true, true),
+                _ => {}
+            }
+        }
+    }
+    (json, stream)
+}
+
+/// What is wrong with a request before its body is read.
+fn refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
+    let bad = |text: &str| Some(plain(StatusCode::BAD_REQUEST, text));
+    let (json, stream) = accepts(headers);
+    if method == Method::GET {
+        if !stream {
+            return bad("Accept must contain 'text/event-stream' for GET requests");
+        }
+        return Some(plain(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "GET requires an active session",
+        ));
+    }
+    if method == Method::DELETE {
+        return if headers.contains_key(SESSION) {
+            Some(StatusCode::NO_CONTENT.into_response())
+        } else {
+            bad("Bad Request: DELETE requires an Mcp-Session-Id header")
+        };
+    }
+    if !(json && stream) {
+        return bad("Accept must contain both 'application/json' and 'text/event-stream'");
+    }
+    if method != Method::POST {
+        let mut r = plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+        r.headers_mut()
+            .insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        return Some(r);
+    }
+    if let Some(v) = headers.get(PROTOCOL)
+        && !VERSIONS.iter().any(|k| Some(k.as_str()) == v.to_str().ok())
+    {
+        let known: Vec<&str> = VERSIONS.iter().map(|v| v.as_str()).collect();
+        return bad(&format!(
+            "Bad Request: Unsupported protocol version (supported versions: {})",
+            known.join(",")
+        ));
+    }
+    if headers.contains_key("last-event-id") {
+        return bad("can't send Last-Event-ID for POST request");
+    }
+    None
+}
+
+/// Checks one message; true where it is a call that wants an answer.
+fn check(m: &Value) -> Result<bool, String> {
+    let o = m
+        .as_object()
+        .ok_or("malformed payload: not a JSON-RPC message")?;
+    if o.get("jsonrpc") != Some(&Value::from("2.0")) {
+        return Err("malformed payload: invalid message version tag; expected \"2.0\"".into());
+    }
+    let Some(method) = o.get("method") else {
+        // A response to something that this server never asked.
+        return if o.contains_key("result") || o.contains_key("error") {
+            Ok(false)
+        } else {
+            Err("malformed payload: neither a method nor a result".into())
+        };
+    };
+    let method = method
+        .as_str()
+        .ok_or("malformed payload: method is not a string")?;
+    let has_id = matches!(o.get("id"), Some(Value::String(_) | Value::Number(_)));
+    if method.starts_with("notifications/") {
+        return if has_id {
+            Err(format!("invalid request: unexpected id for {method:?}"))
+        } else {
+            Ok(false)
+        };
+    }
+    if !METHODS.contains(&method) {
+        return Err(format!("JSON RPC not handled: {method:?} unsupported"));
+    }
+    if !has_id {
+        return Err(format!("invalid request: missing id for {method:?}"));
+    }
+    let needs_params = matches!(
+        method,
+        "initialize"
+            | "tools/call"
+            | "prompts/get"
+            | "resources/read"
+            | "completion/complete"
+            | "logging/setLevel"
+    );
+    if needs_params && !o.get("params").is_some_and(Value::is_object) {
+        return Err(format!(
+            "invalid request: missing required \"params\" for {method:?}"
+        ));
+    }
+    Ok(true)
+}
+
+async fn handle(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    if let Some(r) = refusal(&parts.method, &parts.headers) {
+        return r;
+    }
+    let Ok(bytes) = to_bytes(body, MAX_BODY).await else {
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, "failed to read body");
+    };
+    if bytes.is_empty() {
+        return plain(StatusCode::BAD_REQUEST, "POST requires a non-empty body\n");
+    }
+    let message: Value = match serde_json::from_slice(&bytes) {
+        Ok(v) => v,
+        Err(e) => return plain(StatusCode::BAD_REQUEST, format!("malformed payload: {e}\n")),
+    };
+    let messages = match message {
+        Value::Array(batch) => {
+            let version = parts.headers.get(PROTOCOL).and_then(|v| v.to_str().ok());
+            if version.is_some_and(|v| v >= "2025-06-18") {
+                return plain(
+                    StatusCode::BAD_REQUEST,
+                    "JSON-RPC batching is not supported in 2025-06-18 and later\n",
+                );
+            }
+            if batch.is_empty() {
+                return plain(StatusCode::BAD_REQUEST, "malformed payload: empty batch\n");
+            }
+            batch
+        }
+        one => vec![one],
+    };
+    let mut calls = Vec::new();
+    for m in messages {
+        match check(&m) {
+            Ok(true) => calls.push(m),
+            Ok(false) => {}
+            Err(e) => return plain(StatusCode::BAD_REQUEST, format!("{e}\n")),
+        }
+    }
+    if calls.is_empty() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let initialize = calls.iter().any(|c| c["method"] == "initialize");
+    let mut events = String::new();
+    for call in calls {
+        match one(&service, &parts.headers, call).await {
+            Ok(answer) => {
+                events.push_str("event: message\ndata: ");
+                events.push_str(&answer);
+                events.push_str("\n\n");
+            }
+            Err(r) => return r,
+        }
+    }
+    let mut response = events.into_response();
+    let h = response.headers_mut();
+    h.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    h.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+    if initialize && let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().simple().to_string())
+    {
+        h.insert(SESSION, id);
+    }
+    response
+}
+
+/// Lets the SDK answer one call; its answer as compact JSON.
+async fn one(service: &Service, headers: &HeaderMap, call: Value) -> Result<String, Response> {
+    if let Some(answer) = quiet(&call) {
+        return Ok(answer);
+    }
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri("/v1/mcp")
+        .body(Body::from(call.to_string()))
+        .map_err(|e| plain(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    let h = request.headers_mut();
+    h.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    h.insert(
+        header::ACCEPT,
+        HeaderValue::from_static("application/json, text/event-stream"),
+    );
+    for name in [PROTOCOL, "host"] {
+        if let Some(v) = headers.get(name) {
+            h.insert(
+                axum::http::HeaderName::from_bytes(name.as_bytes()).unwrap_or(header::HOST),
+                v.clone(),
+            );
+        }
+    }
+    let response = service.handle(request).await;
+    let status = response.status();
+    let bytes = to_bytes(Body::new(response.into_body()), usize::MAX)
+        .await
+        .map_err(|e| plain(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let data = text
+        .lines()
+        .filter_map(|l| l.strip_prefix("data:"))
+        .map(str::trim)
+        .find(|d| !d.is_empty())
+        .unwrap_or(text.trim());
+    match serde_json::from_str::<Value>(data) {
+        Ok(v) if v.is_object() => Ok(v.to_string()),
+        _ => Err(plain(status, text.into_owned())),
+    }
+}
+
+/// Lists that exist in the protocol and are empty here, though nothing advertises them.
+fn quiet(call: &Value) -> Option<String> {
+    let result = match call["method"].as_str()? {
+        "prompts/list" => serde_json::json!({"prompts": []}),
+        "resources/list" => serde_json::json!({"resources": []}),
+        "resources/templates/list" => serde_json::json!({"resourceTemplates": []}),
+        "logging/setLevel" => serde_json::json!({}),
+        _ => return None,
+    };
+    Some(serde_json::json!({"jsonrpc": "2.0", "id": call["id"], "result": result}).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn messages_are_told_apart() {
+        let m = |v: Value| check(&v);
+        assert_eq!(
+            m(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})),
+            Ok(true)
+        );
+        assert_eq!(
+            m(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})),
+            Ok(false)
+        );
+        assert_eq!(
+            m(json!({"jsonrpc": "2.0", "id": 1, "method": "foo"})),
+            Err("JSON RPC not handled: \"foo\" unsupported".into())
+        );
+        assert_eq!(
+            m(json!({"jsonrpc": "2.0", "method": "tools/list"})),
+            Err("invalid request: missing id for \"tools/list\"".into())
+        );
+        assert!(m(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call"})).is_err());
+        assert!(m(json!({"id": 1, "method": "ping"})).is_err());
+        assert!(m(json!([])).is_err());
+    }
+
+    #[test]
+    fn accept_tokens_are_exact() {
+        let with = |v: &'static str| {
+            let mut h = HeaderMap::new();
+            h.insert(header::ACCEPT, HeaderValue::from_static(v));
+            accepts(&h)
+        };
+        assert_eq!(with("application/json, text/event-stream"), (true, true));
+        assert_eq!(with("application/json;q=0.9, text/*"), (false, true));
+        assert_eq!(with("*/*"), (true, true));
+    }
+}

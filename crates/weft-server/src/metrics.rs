@@ -1,0 +1,139 @@
+//! Counters of both APIs, by the names that existing dashboards read.
+
+use std::sync::LazyLock;
+
+use prometheus::{
+    Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder, exponential_buckets,
+};
+
+/// Which surface a request came in on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surface {
+    pub(crate) requests: Option<&'static ApiMetrics>,
+}
+
+pub(crate) fn api() -> Surface {
+    Surface {
+        requests: Some(&API),
+    }
+}
+
+pub(crate) fn ingest() -> Surface {
+    Surface { requests: None }
+}
+
+#[derive(Debug)]
+pub(crate) struct ApiMetrics {
+    registry: Registry,
+    pub(crate) requests: IntCounterVec,
+    pub(crate) duration: HistogramVec,
+    pub(crate) inflight: IntGauge,
+}
+
+#[derive(Debug)]
+pub(crate) struct IngestMetrics {
+    registry: Registry,
+    pub(crate) writes: IntCounterVec,
+    pub(crate) seconds: HistogramVec,
+    pub(crate) body_bytes: HistogramVec,
+}
+
+/// Registers a collector; the names below are distinct, so registering cannot fail.
+fn add<T: prometheus::core::Collector + Clone + 'static>(
+    registry: &Registry,
+    made: prometheus::Result<T>,
+) -> T {
+    let collector = made.unwrap_or_else(|e| unreachable!("constant metric: {e}"));
+    if let Err(e) = registry.register(Box::new(collector.clone())) {
+        tracing::error!(error = %e, "metric not registered");
+    }
+    collector
+}
+
+pub(crate) static API: LazyLock<ApiMetrics> = LazyLock::new(|| {
+    let registry = Registry::new();
+    ApiMetrics {
+        requests: add(
+            &registry,
+            IntCounterVec::new(
+                Opts::new(
+                    "tapes_apiserver_requests_total",
+                    "Requests by route, method and status.",
+                ),
+                &["route", "method", "status"],
+            ),
+        ),
+        duration: add(
+            &registry,
+            HistogramVec::new(
+                HistogramOpts::new(
+                    "tapes_apiserver_request_duration_seconds",
+                    "Time to answer.",
+                ),
+                &["route", "method"],
+            ),
+        ),
+        inflight: add(
+            &registry,
+            IntGauge::new(
+                "tapes_apiserver_inflight_requests",
+                "Requests being answered.",
+            ),
+        ),
+        registry,
+    }
+});
+
+pub(crate) static INGEST: LazyLock<IngestMetrics> = LazyLock::new(|| {
+    let registry = Registry::new();
+    let buckets = exponential_buckets(256.0, 2.62, 14).unwrap_or_default();
+    IngestMetrics {
+        writes: add(
+            &registry,
+            IntCounterVec::new(
+                Opts::new(
+                    "tapes_ingest_writes_total",
+                    "Ingested turns by provider and outcome.",
+                ),
+                &["provider", "status"],
+            ),
+        ),
+        seconds: add(
+            &registry,
+            HistogramVec::new(
+                HistogramOpts::new(
+                    "tapes_ingest_dag_write_seconds",
+                    "Time to store an accepted turn.",
+                ),
+                &["provider"],
+            ),
+        ),
+        body_bytes: add(
+            &registry,
+            HistogramVec::new(
+                HistogramOpts::new("tapes_ingest_body_bytes", "Bodies of accepted turns.")
+                    .buckets(buckets),
+                &["provider"],
+            ),
+        ),
+        registry,
+    }
+});
+
+/// The text exposition of a registry.
+fn text(registry: &Registry) -> String {
+    let mut out = Vec::new();
+    if let Err(e) = TextEncoder::new().encode(&registry.gather(), &mut out) {
+        tracing::error!(error = %e, "metrics not encoded");
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+pub(crate) fn api_text() -> String {
+    text(&API.registry)
+}
+
+pub(crate) fn ingest_text() -> String {
+    text(&INGEST.registry)
+}

@@ -1,0 +1,61 @@
+//! The JSON of the read API for callers in the same process: `--json` prints what HTTP answers.
+
+use serde_json::Value;
+use weft_engine::{Answer, Engine, Mode, SessionFull, now};
+
+use crate::http::{ApiError, dto, search, traces};
+
+/// What a read has to say instead of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// HTTP status.
+    pub status: u16,
+    /// Text of `error`.
+    pub text: String,
+}
+
+impl From<ApiError> for Refusal {
+    fn from(e: ApiError) -> Self {
+        Self {
+            status: e.0.as_u16(),
+            text: e.1,
+        }
+    }
+}
+
+/// A session as `GET /v1/sessions/{id}` shows it.
+pub fn session(s: SessionFull) -> Value {
+    serde_json::to_value(dto::session(s, now())).unwrap_or_default()
+}
+
+/// An answer as `GET /v1/search/spans` shows it.
+pub fn answer(query: &str, a: &Answer) -> Value {
+    match a.mode {
+        Mode::Vector => search::search_output(query, &a.hits, true),
+        _ => search::hybrid_output(query, a),
+    }
+}
+
+/// `GET /v1/sessions/{id}/traces`.
+///
+/// # Errors
+/// As the route.
+pub fn session_traces(engine: &Engine, id: &str, preview: bool) -> Result<Value, Refusal> {
+    Ok(traces::session_traces(engine, id, preview)?)
+}
+
+/// `GET /v1/traces/{trace_id}`.
+///
+/// # Errors
+/// As the route.
+pub fn trace(engine: &Engine, id: &str, preview: bool) -> Result<Value, Refusal> {
+    Ok(traces::trace_detail(engine, id, preview)?)
+}
+
+/// `GET /v1/traces/{trace_id}/spans/{span_id}`.
+///
+/// # Errors
+/// As the route.
+pub fn span(engine: &Engine, trace: &str, span: &str) -> Result<Value, Refusal> {
+    Ok(traces::span_detail(engine, trace, span)?)
+}
