@@ -104,8 +104,8 @@ fn mark_of(path: &Path) -> Option<ImportMark> {
     })
 }
 
-/// The files to read, by path.
-fn files(o: &ImportOptions) -> Vec<Found> {
+/// Every transcript file that the options name, by path.
+fn named(o: &ImportOptions) -> Vec<Found> {
     let mut found = Vec::new();
     for path in &o.paths {
         if path.is_dir() {
@@ -134,18 +134,6 @@ fn files(o: &ImportOptions) -> Vec<Found> {
                 found.extend(import::find(root, format));
             }
         }
-    }
-    if let Some(wanted) = &o.repository {
-        let mut known: HashMap<(String, String), bool> = HashMap::new();
-        found.retain(|f| {
-            let Some(place) = import::peek_place(&f.path) else {
-                return false;
-            };
-            *known.entry(place).or_insert_with_key(|(cwd, remote)| {
-                Path::new(cwd).starts_with(&wanted.root)
-                    || repository::identity(cwd, remote) == wanted.identity
-            })
-        });
     }
     found
 }
@@ -240,7 +228,42 @@ impl Collector<'_> {
     }
 }
 
+/// A file's full path, the name it is remembered under, and how it looks now.
+fn look(path: &Path) -> (PathBuf, String, Option<ImportMark>) {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = path.to_string_lossy().into_owned();
+    let mark = mark_of(&path);
+    (path, name, mark)
+}
+
 impl Engine {
+    /// The files to read, by path, and how many need no reading since they did not change.
+    fn files(&self, o: &ImportOptions) -> Result<(Vec<Found>, u64), StoreError> {
+        let mut places: HashMap<(String, String), bool> = HashMap::new();
+        let (mut files, mut unchanged) = (Vec::new(), 0);
+        for f in named(o) {
+            let (_, name, mark) = look(&f.path);
+            if !o.again && mark.is_some() && self.store.import_mark(&name)? == mark {
+                unchanged += 1;
+                continue;
+            }
+            if let Some(wanted) = &o.repository {
+                let Some(place) = import::peek_place(&f.path) else {
+                    continue;
+                };
+                let inside = places.entry(place).or_insert_with_key(|(cwd, remote)| {
+                    Path::new(cwd).starts_with(&wanted.root)
+                        || repository::identity(cwd, remote) == wanted.identity
+                });
+                if !*inside {
+                    continue;
+                }
+            }
+            files.push(f);
+        }
+        Ok((files, unchanged))
+    }
+
     /// Imports transcripts. A broken line or file is reported and skipped, and the rest goes on.
     ///
     /// # Errors
@@ -250,24 +273,19 @@ impl Engine {
         options: &ImportOptions,
         progress: Progress<'_>,
     ) -> Result<ImportReport, StoreError> {
-        let files = files(options);
-        let mut report = ImportReport::default();
+        let (files, unchanged) = self.files(options)?;
+        let mut report = ImportReport {
+            files: unchanged,
+            unchanged,
+            ..ImportReport::default()
+        };
         let mut repositories = HashMap::new();
         let mut sessions = BTreeSet::new();
         let total = files.len() as u64;
         for found in files {
             report.files += 1;
-            progress("importing transcripts", report.files, total);
-            let path = found
-                .path
-                .canonicalize()
-                .unwrap_or_else(|_| found.path.clone());
-            let name = path.to_string_lossy().into_owned();
-            let mark = mark_of(&path);
-            if !options.again && mark.is_some() && self.store.import_mark(&name)? == mark {
-                report.unchanged += 1;
-                continue;
-            }
+            progress("importing transcripts", report.files - unchanged, total);
+            let (path, name, mark) = look(&found.path);
             let mut collector = Collector {
                 engine: self,
                 format: found.format,
@@ -351,9 +369,12 @@ impl Engine {
         Ok(new)
     }
 
-    /// How many transcript files there are to import for a repository.
-    pub fn count_transcripts(options: &ImportOptions) -> usize {
-        files(options).len()
+    /// How many transcript files an import would read: those that are new or changed.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn count_new_transcripts(&self, options: &ImportOptions) -> Result<usize, StoreError> {
+        Ok(self.files(options)?.0.len())
     }
 }
 

@@ -1,2 +1,16 @@
-//! placeholder
-fn main() {}
+//! weft on the command line: parse, run, map to an exit code.
+
+mod args;
+mod commands;
+mod out;
+mod progress;
+mod render;
+mod report;
+mod settings;
+mod tapesctl;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    report::exit_code(args::run(std::env::args_os().collect()))
+}

@@ -1,0 +1,206 @@
+//! The command line: what can be said, with examples.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+
+use crate::commands;
+use crate::out::Out;
+use crate::settings::Settings;
+use crate::tapesctl;
+
+/// The memory of a codebase that coding agents and people share.
+///
+/// weft captures what agents said, derives sessions, traces and spans from it, and finds them again
+/// by meaning and by words.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Examples:
+  weft spans search \"how was authentication fixed?\"
+  weft import
+  weft serve
+  weft sessions list")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Folder of the store [default: the platform's data directory] [env: WEFT_DATA_DIR]
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Folder of config.toml [default: ~/.config/weft] [env: WEFT_CONFIG_DIR]
+    #[arg(long, global = true, value_name = "DIR")]
+    config_dir: Option<PathBuf>,
+    /// error, warn, info, debug or trace [env: WEFT_LOGGING_LEVEL]
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// auto, text or json [env: WEFT_LOGGING_FORMAT]
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Search and read spans: single exchanges with a model
+    #[command(subcommand)]
+    Spans(commands::spans::Spans),
+    /// List sessions and open them
+    #[command(subcommand)]
+    Sessions(commands::sessions::Sessions),
+    /// Import transcripts of Claude Code and Codex
+    Import(commands::import::Import),
+    /// Run the servers: read API and MCP, ingest API, workers
+    Serve(commands::serve::Serve),
+    /// Speak MCP over standard input and output
+    Mcp,
+    /// Show what is stored and how fresh the index is
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check the store; repair or rebuild what can be rebuilt
+    Doctor(commands::doctor::Doctor),
+    /// Read and change settings
+    #[command(subcommand)]
+    Config(commands::config::ConfigCommand),
+    /// Store the key of a provider (read from standard input)
+    Auth(commands::config::Auth),
+    /// Maintenance of the derived parts
+    #[command(subcommand)]
+    Dev(commands::dev::Dev),
+    /// Links under which weft takes the command lines of other tools
+    #[command(subcommand)]
+    Alias(commands::alias::Alias),
+    /// Print a shell completion script
+    Completions {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages to a folder
+    #[command(hide = true)]
+    Man {
+        /// Folder
+        dir: PathBuf,
+    },
+}
+
+/// What a search does with subagents.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum SubagentsArg {
+    /// They count, behind the main conversation
+    #[default]
+    Include,
+    /// They are left out
+    Exclude,
+    /// Nothing else is searched
+    Only,
+}
+
+/// Runs the command line and gives the exit code.
+pub(crate) fn run(argv: Vec<OsString>) -> Result<u8> {
+    let name = argv
+        .first()
+        .map(PathBuf::from)
+        .and_then(|p| Some(p.file_stem()?.to_string_lossy().into_owned()))
+        .unwrap_or_default();
+    if matches!(name.as_str(), "tapesctl" | "tapes") {
+        return tapesctl::run(&name, argv);
+    }
+    let cli = match parse(Cli::command(), argv) {
+        Ok(cli) => cli,
+        Err(code) => return Ok(code),
+    };
+    dispatch(cli)
+}
+
+/// Parses, or prints what clap has to say and gives the code to exit with.
+pub(crate) fn parse<T: clap::FromArgMatches>(
+    command: clap::Command,
+    argv: Vec<OsString>,
+) -> Result<T, u8> {
+    let parsed = command
+        .try_get_matches_from(argv)
+        .and_then(|m| T::from_arg_matches(&m));
+    parsed.map_err(|e| {
+        // Nothing is left to do where even this cannot be printed.
+        let _ = e.print();
+        u8::try_from(e.exit_code()).unwrap_or(2)
+    })
+}
+
+impl Cli {
+    pub(crate) fn from(argv: Vec<OsString>) -> Result<Self, u8> {
+        let matches = Self::command().try_get_matches_from(argv);
+        matches
+            .and_then(|m| Self::from_arg_matches(&m))
+            .map_err(|e| {
+                let _ = e.print();
+                u8::try_from(e.exit_code()).unwrap_or(2)
+            })
+    }
+}
+
+impl Global {
+    /// Settings under these flags.
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        let mut s = Settings::load(self.config_dir.clone(), self.data_dir.clone())?;
+        s.flag("logging.level", self.log_level.clone());
+        s.flag("logging.format", self.log_format.clone());
+        Ok(s)
+    }
+}
+
+pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
+    let mut settings = cli.global.settings()?;
+    let out = Out::new();
+    match cli.command {
+        Command::Spans(c) => {
+            commands::log(&settings, "warn")?;
+            commands::spans::run(c, &mut settings, out)
+        }
+        Command::Sessions(c) => {
+            commands::log(&settings, "warn")?;
+            commands::sessions::run(c, &settings, out)
+        }
+        Command::Import(c) => {
+            commands::log(&settings, "warn")?;
+            commands::import::run(c, &settings, out)
+        }
+        Command::Serve(c) => commands::serve::run(c, settings),
+        Command::Mcp => {
+            commands::log(&settings, "warn")?;
+            commands::mcp(&settings)
+        }
+        Command::Status { json } => {
+            commands::log(&settings, "warn")?;
+            commands::status::run(&settings, out, json)
+        }
+        Command::Doctor(c) => {
+            commands::log(&settings, "warn")?;
+            commands::doctor::run(&c, &settings, out)
+        }
+        Command::Config(c) => commands::config::run(c, &mut settings, out),
+        Command::Auth(c) => commands::config::auth(&c, &settings, out),
+        Command::Dev(c) => {
+            commands::log(&settings, "warn")?;
+            commands::dev::run(c, settings, out)
+        }
+        Command::Alias(c) => commands::alias::run(&c, out),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "weft", &mut std::io::stdout());
+            Ok(0)
+        }
+        Command::Man { dir } => {
+            std::fs::create_dir_all(&dir)?;
+            clap_mangen::generate_to(Cli::command(), dir)?;
+            Ok(0)
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The commands, one file each.
+
+pub(crate) mod alias;
+pub(crate) mod config;
+pub(crate) mod dev;
+pub(crate) mod doctor;
+pub(crate) mod import;
+pub(crate) mod serve;
+pub(crate) mod sessions;
+pub(crate) mod spans;
+pub(crate) mod status;
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use tracing_subscriber::EnvFilter;
+use weft_engine::{CatchUp, Engine};
+
+use crate::progress::Bar;
+use crate::report::{hinted, usage};
+use crate::settings::{Settings, Source};
+
+/// Version that is told to clients.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Starts logging to standard error. `default` is the level of commands that a person waits for.
+pub(crate) fn log(settings: &Settings, default: &str) -> Result<()> {
+    let (level, source) = settings.get("logging.level")?;
+    let level = if source == Source::Default {
+        default.to_owned()
+    } else {
+        level
+    };
+    if !matches!(
+        level.as_str(),
+        "error" | "warn" | "info" | "debug" | "trace"
+    ) {
+        return Err(usage(
+            format!("invalid logging config: level {level:?}"),
+            "levels are error, warn, info, debug and trace",
+        ));
+    }
+    let format = settings.text("logging.format")?;
+    // tantivy tells every commit; that is its business.
+    let filter = EnvFilter::try_new(format!("{level},tantivy=warn,rmcp=warn"))?;
+    let terminal = std::io::stderr().is_terminal();
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none());
+    // A second call in one process (tests) changes nothing.
+    let _ = match format.as_str() {
+        "json" => builder.json().try_init(),
+        "text" | "auto" | "console" => builder.with_target(false).try_init(),
+        other => {
+            return Err(usage(
+                format!("invalid logging config: format {other:?}"),
+                "formats are auto, text and json",
+            ));
+        }
+    };
+    Ok(())
+}
+
+/// Opens the engine on the configured store.
+pub(crate) fn open(settings: &Settings) -> Result<Arc<Engine>> {
+    Engine::open(settings.data_dir(), settings.engine()?)
+        .with_context(|| format!("opening the store in {}", settings.data_dir().display()))
+}
+
+/// Brings the projection up to date, with a bar where it takes long.
+pub(crate) fn catch_up(engine: &Engine, quiet: bool) -> Result<CatchUp> {
+    let mut bar = Bar::new(quiet);
+    Ok(engine.catch_up(None, &mut |what, done, total| bar.tell(what, done, total))?)
+}
+
+/// Runs async work to its end.
+pub(crate) fn block_on<T>(f: impl Future<Output = T>) -> Result<T> {
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(f))
+}
+
+/// `weft mcp`.
+pub(crate) fn mcp(settings: &Settings) -> Result<u8> {
+    let engine = open(settings)?;
+    // Answers come at once; what is not indexed yet is brought in behind them.
+    let background = engine.clone();
+    std::thread::spawn(move || {
+        if let Err(e) = background.catch_up(None, &mut |_, _, _| {}) {
+            tracing::warn!(error = %e, "the index was not brought up to date");
+        }
+    });
+    block_on(weft_server::serve_stdio(engine, VERSION))??;
+    Ok(0)
+}
+
+/// A session by its id, or by the beginning of it.
+pub(crate) fn session_id(engine: &Engine, given: &str) -> Result<String> {
+    let found = engine.store().sessions_by_prefix(given, 2)?;
+    match found.as_slice() {
+        [one] => Ok(one.row.id.clone()),
+        [first, ..] if first.row.id == given => Ok(given.to_owned()),
+        [] => Err(hinted(
+            format!("session not found: {given}"),
+            "`weft sessions list` shows the ids",
+        )),
+        _ => Err(hinted(
+            format!("more than one session begins with {given}"),
+            "give more of the id",
+        )),
+    }
+}
+
+/// Reads an instant: RFC 3339, a date, or an age such as `7d`, `12h`, `30m`.
+pub(crate) fn instant(text: &str) -> Result<i64, String> {
+    if let Some(t) = weft_core::time::parse_micros(text) {
+        return Ok(t);
+    }
+    if let Some(t) = weft_core::time::parse_micros(&format!("{text}T00:00:00Z")) {
+        return Ok(t);
+    }
+    let unit = match text.chars().last() {
+        Some('m') => 60,
+        Some('h') => 3600,
+        Some('d') => 86_400,
+        Some('w') => 604_800,
+        _ => 0,
+    };
+    let number = text
+        .get(..text.len().saturating_sub(1))
+        .and_then(|n| n.parse::<i64>().ok());
+    match number {
+        Some(n) if unit > 0 && n >= 0 => {
+            Ok(weft_engine::now() - n.saturating_mul(unit * 1_000_000))
+        }
+        _ => Err("want a date (2026-06-01), an RFC 3339 time, or an age (7d, 12h, 30m)".into()),
+    }
+}

@@ -1,0 +1,352 @@
+//! `weft serve`: all in one process, or one service of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use weft_engine::Engine;
+use weft_engine::worker::{DeriveKnobs, Workers};
+use weft_server::Options;
+
+use super::{VERSION, block_on, log, open};
+use crate::report::{hinted, usage};
+use crate::settings::Settings;
+
+/// How long requests in flight may take after the first signal.
+const DRAIN: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Examples:
+  weft serve                       read API and MCP on :8081, ingest on :8082, both workers
+  weft serve api -l 127.0.0.1:9000
+  weft serve embed-worker --interval 1m
+
+An address without a host (:8081) is a loopback address. Any other address needs WEFT_TOKEN: every
+request then has to carry it as a bearer token.")]
+pub(crate) struct Serve {
+    #[command(subcommand)]
+    service: Option<Service>,
+    /// Address of the read API and MCP [default: :8081]
+    #[arg(short = 'a', long)]
+    api_listen: Option<String>,
+    /// Address of the ingest API [default: :8082]
+    #[arg(short = 'i', long)]
+    ingest_listen: Option<String>,
+    /// Embed new spans in this process
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    embed_spans: bool,
+    #[command(flatten)]
+    embedding: Embedding,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct Embedding {
+    /// builtin, ollama or openai
+    #[arg(long, value_name = "NAME")]
+    embedding_provider: Option<String>,
+    /// Base URL of the provider
+    #[arg(long, value_name = "URL")]
+    embedding_target: Option<String>,
+    /// Model
+    #[arg(long, value_name = "MODEL")]
+    embedding_model: Option<String>,
+    /// Length of the vectors
+    #[arg(long, value_name = "N")]
+    embedding_dimensions: Option<u32>,
+}
+
+impl Embedding {
+    /// Puts the flags above environment and file.
+    pub(crate) fn apply(&self, s: &mut Settings) {
+        s.flag("embedding.provider", self.embedding_provider.clone());
+        s.flag("embedding.target", self.embedding_target.clone());
+        s.flag("embedding.model", self.embedding_model.clone());
+        s.flag(
+            "embedding.dimensions",
+            self.embedding_dimensions.map(|n| n.to_string()),
+        );
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Service {
+    /// The read API and MCP
+    Api {
+        /// Address [default: :8081]
+        #[arg(short, long)]
+        listen: Option<String>,
+        #[command(flatten)]
+        embedding: Embedding,
+    },
+    /// The ingest API
+    Ingest {
+        /// Address [default: :8082]
+        #[arg(short, long)]
+        listen: Option<String>,
+    },
+    /// Derives sessions from captured turns
+    DeriveWorker {
+        /// Time between two looks at the queue
+        #[arg(long, value_parser = duration, default_value = "5s")]
+        poll_interval: Duration,
+        /// Quiet time after which a session is derived
+        #[arg(long, value_parser = duration, default_value = "20s")]
+        debounce: Duration,
+        /// Longest time that a busy session waits
+        #[arg(long, value_parser = duration, default_value = "45s")]
+        max_derive_lag: Duration,
+        /// Time between two sweeps
+        #[arg(long, value_parser = duration, default_value = "1h")]
+        sweep_interval: Duration,
+        /// Age of the turns that a sweep looks at; negative = all
+        #[arg(long, default_value = "24h", allow_hyphen_values = true)]
+        sweep_window: String,
+    },
+    /// Embeds what was derived
+    EmbedWorker {
+        /// Time between two passes
+        #[arg(long, value_parser = duration, default_value = "1m")]
+        interval: Duration,
+        /// Documents of a page
+        #[arg(long)]
+        batch_size: Option<u32>,
+        /// Largest text, bytes; negative = no limit
+        #[arg(long, allow_hyphen_values = true)]
+        max_text_bytes: Option<i64>,
+        #[command(flatten)]
+        embedding: Embedding,
+    },
+}
+
+/// A duration as Go writes it: `1m30s`, `500ms`, `2h`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || "want a duration such as 500ms, 30s or 1m30s".to_owned();
+    let mut rest = text;
+    let mut total = 0.0;
+    if rest.is_empty() {
+        return Err(bad());
+    }
+    while !rest.is_empty() {
+        let number = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(bad)?;
+        let unit = rest[number..]
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .map_or(rest.len(), |n| number + n);
+        let n: f64 = rest[..number].parse().map_err(|_| bad())?;
+        total += n * match &rest[number..unit] {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(bad()),
+        };
+        rest = &rest[unit..];
+    }
+    Duration::try_from_secs_f64(total).map_err(|_| bad())
+}
+
+/// `:8081` means this machine; a host has to be written out to mean more.
+fn address(text: &str) -> String {
+    match text.strip_prefix(':') {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    }
+}
+
+async fn bind(what: &str, text: &str) -> Result<TcpListener> {
+    let at = address(text);
+    let listener = TcpListener::bind(&at).await.map_err(|e| {
+        hinted(
+            format!("{what}: cannot listen on {at}: {e}"),
+            "is another weft running? choose another address with --listen, --api-listen or --ingest-listen",
+        )
+    })?;
+    let bound = listener.local_addr()?;
+    tracing::info!("{what} listens on http://{bound}");
+    Ok(listener)
+}
+
+struct Plan {
+    api: Option<String>,
+    ingest: Option<String>,
+    derive: Option<DeriveKnobs>,
+    embed: Option<Duration>,
+}
+
+pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
+    let mut plan = Plan {
+        api: None,
+        ingest: None,
+        derive: None,
+        embed: None,
+    };
+    match c.service {
+        None => {
+            settings.flag("api.listen", c.api_listen);
+            settings.flag("ingest.listen", c.ingest_listen);
+            c.embedding.apply(&mut settings);
+            plan.api = Some(settings.text("api.listen")?);
+            plan.ingest = Some(settings.text("ingest.listen")?);
+            plan.derive = Some(DeriveKnobs::IN_PROCESS);
+            plan.embed = c.embed_spans.then_some(Duration::from_secs(10));
+        }
+        Some(Service::Api { listen, embedding }) => {
+            settings.flag("api.listen", listen);
+            embedding.apply(&mut settings);
+            plan.api = Some(settings.text("api.listen")?);
+        }
+        Some(Service::Ingest { listen }) => {
+            settings.flag("ingest.listen", listen);
+            plan.ingest = Some(settings.text("ingest.listen")?);
+        }
+        Some(Service::DeriveWorker {
+            poll_interval,
+            debounce,
+            max_derive_lag,
+            sweep_interval,
+            sweep_window,
+        }) => {
+            let window = match sweep_window.strip_prefix('-') {
+                Some(_) => None,
+                None => Some(duration(&sweep_window).map_err(|e| {
+                    usage(format!("invalid --sweep-window {sweep_window:?}: {e}"), "")
+                })?),
+            };
+            plan.derive = Some(DeriveKnobs {
+                poll: poll_interval,
+                debounce,
+                max_lag: max_derive_lag,
+                sweep: sweep_interval,
+                sweep_window: window,
+            });
+        }
+        Some(Service::EmbedWorker {
+            interval,
+            batch_size,
+            max_text_bytes,
+            embedding,
+        }) => {
+            embedding.apply(&mut settings);
+            settings.flag("embed_worker.batch_size", batch_size.map(|n| n.to_string()));
+            settings.flag(
+                "embed_worker.max_text_bytes",
+                max_text_bytes.map(|n| n.to_string()),
+            );
+            plan.embed = Some(interval);
+        }
+    }
+    log(&settings, "info")?;
+    let engine = open(&settings)?;
+    if let Err(e) = engine.embedder() {
+        if plan.api.is_none() && plan.embed.is_some() {
+            return Err(hinted(
+                format!("could not create embedder: {e}"),
+                "see `weft config list`",
+            ));
+        }
+        tracing::warn!(error = %e, "could not create embedder; semantic search is off");
+        plan.embed = None;
+    }
+    block_on(serve(engine, plan))?
+}
+
+async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
+    let token = std::env::var("WEFT_TOKEN").ok().filter(|t| !t.is_empty());
+    let options = Options {
+        engine: engine.clone(),
+        token,
+        version: VERSION,
+    };
+    let stop = CancellationToken::new();
+    // Both addresses are taken before anything starts: a typing error shows at once.
+    let api = match &plan.api {
+        Some(a) => Some(bind("read API", a).await?),
+        None => None,
+    };
+    let ingest = match &plan.ingest {
+        Some(a) => Some(bind("ingest API", a).await?),
+        None => None,
+    };
+    let mut workers = Workers::new(engine);
+    if let Some(knobs) = plan.derive {
+        workers.derive(knobs);
+    }
+    if let Some(interval) = plan.embed {
+        workers.embed(interval);
+    }
+    let mut services = tokio::task::JoinSet::new();
+    if let Some(l) = api {
+        services.spawn(weft_server::serve_api(l, options.clone(), stop.clone()));
+    }
+    if let Some(l) = ingest {
+        services.spawn(weft_server::serve_ingest(l, options, stop.clone()));
+    }
+    let mut failed = None;
+    tokio::select! {
+        () = signal() => tracing::info!("draining; a second signal ends at once"),
+        Some(ended) = services.join_next(), if !services.is_empty() => {
+            failed = Some(ended.context("a service panicked").and_then(|r| r.context("a service ended")));
+        }
+    }
+    stop.cancel();
+    let drained = async {
+        while services.join_next().await.is_some() {}
+        tokio::task::spawn_blocking(move || workers.stop()).await
+    };
+    tokio::select! {
+        _ = drained => {}
+        () = signal() => tracing::warn!("ended at once"),
+        () = tokio::time::sleep(DRAIN) => tracing::warn!("requests in flight did not end in time"),
+    }
+    match failed {
+        Some(r) => r.map(|()| 0),
+        None => Ok(0),
+    }
+}
+
+/// SIGINT or SIGTERM.
+async fn signal() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let Ok(mut term) = signal(SignalKind::terminate()) else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = term.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_as_go_writes_them() {
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
+        for bad in ["", "5", "s", "1x", "1m 30s", "-5s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_host_is_this_machine() {
+        assert_eq!(address(":8081"), "127.0.0.1:8081");
+        assert_eq!(address("0.0.0.0:80"), "0.0.0.0:80");
+    }
+}
