@@ -216,7 +216,8 @@ pub(crate) fn replace(c: &Connection, session_id: &str, docs: &[Document]) -> Re
     let mut insert = c.prepare_cached(
         "INSERT INTO documents (trace_id, span_id, session_id, thread_id, agent, model, repository,
            started_at, user_text, assistant_text, context_text, tool_text, hash, content_hash)
-         VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+         VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)
+         ON CONFLICT (trace_id, span_id) DO NOTHING",
     )?;
     for d in add {
         insert.execute(params![

@@ -220,8 +220,7 @@ impl WordIndex {
 }
 
 /// The indexed words of one document against a query, by BM25 as tantivy computes it.
-struct TailScorer<'a> {
-    words: &'a [String],
+struct TailScorer {
     fields: Vec<(Field, f32)>,
     /// Inverse document frequency by field and word.
     idf: HashMap<(Field, usize), f32>,
@@ -260,7 +259,6 @@ fn tail_scores(
         })
         .collect();
     let mut scorer = TailScorer {
-        words,
         fields: weighted,
         idf: HashMap::new(),
         average: HashMap::new(),
@@ -286,14 +284,14 @@ fn tail_scores(
         .collect())
 }
 
-impl TailScorer<'_> {
+impl TailScorer {
     fn score(&self, counted: &[(Vec<u32>, u32)]) -> f32 {
         let mut score = 0.0;
         for ((field, weight), (found, length)) in self.fields.iter().zip(counted) {
             let norm = K1 * (1.0 - B + B * *length as f32 / self.average[field]);
-            for i in 0..self.words.len() {
-                if found[i] > 0 {
-                    let tf = found[i] as f32;
+            for (i, tf) in found.iter().enumerate() {
+                if *tf > 0 {
+                    let tf = *tf as f32;
                     score += weight * self.idf[&(*field, i)] * (1.0 + K1) * tf / (tf + norm);
                 }
             }

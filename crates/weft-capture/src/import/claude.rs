@@ -128,6 +128,9 @@ impl Claude {
             }
         };
         put("message_id", &a.id);
+        // Ids of messages are unique where a real provider gives them; a test double repeats them.
+        let place = short_hash(&[session, thread_id]);
+        put("identity", &format!("{}-{}", a.id, &place[..6]));
         put("thread_id", thread_id);
         put("upstream_request_id", &a.request_id);
         put("model", &a.model);
@@ -153,7 +156,12 @@ impl Claude {
         sink(ImportedTurn {
             harness_session_id: session.clone(),
             provider: "anthropic",
-            request_id: format!("import:claude:{}:{}", a.id, short_hash(&[&body])),
+            // A copy of a message in a resumed session keeps id and time; it is not a second turn.
+            request_id: format!(
+                "import:claude:{}:{}",
+                a.id,
+                short_hash(&[&a.request_id, &a.first.to_string(), &body])
+            ),
             request: json!({"model": a.model, "messages": input}),
             response: ChatResponse {
                 model: a.model,

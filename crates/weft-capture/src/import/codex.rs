@@ -160,6 +160,7 @@ impl Codex {
         let body = serde_json::to_string(&output).unwrap_or_default();
         let mut meta = Map::new();
         meta.insert("message_id".into(), json!(id));
+        meta.insert("identity".into(), json!(id));
         meta.insert("endpoint".into(), json!("responses"));
         for (k, v) in [("thread_id", &self.thread), ("model", &self.model)] {
             if !v.is_empty() {

@@ -281,7 +281,7 @@ impl Deriver {
         };
         let (leaf, _) = self.node(parent, response.message, kind, &thread, index, Some(answer));
         self.last_leaf.insert(thread.clone(), leaf);
-        let identity = match meta_str(&row.meta, "message_id") {
+        let identity = match meta_str(&row.meta, "identity") {
             id if import && !id.is_empty() => id.to_owned(),
             _ if row.request_id.is_empty() => {
                 format!("{}_{}", &self.nodes[leaf].hash[..16], row.id)

@@ -179,7 +179,7 @@ fn imported_deltas_chain_and_subagents_hang_under_the_call_that_spawned_them() {
             json!({"message": {"role": "assistant", "content": content}}),
         );
         r.source = "import".into();
-        r.meta.insert("message_id".into(), json!(msg));
+        r.meta.insert("identity".into(), json!(msg));
         r.meta.insert("thread_id".into(), json!(thread));
         r
     };

@@ -1,0 +1,38 @@
+//! The benchmark: speed beside bare library calls, and quality on labelled questions.
+//!
+//! It prints tables and never fails on a figure; evaluation data is read from `../shared` and never
+//! enters the repository.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints tables"
+)]
+
+mod fixture;
+mod quality;
+mod speed;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask bench <what>
+  quality            LoCoMo and BEAM: hybrid beside words alone and vectors alone
+  speed [ROWS …]     ingest, derive, embed, search, cold start, sizes [default: 10000 100000]";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.first().map(String::as_str) {
+        Some("quality") => quality::run(),
+        Some("speed") => speed::run(&args[1..]),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
