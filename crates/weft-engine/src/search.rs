@@ -17,9 +17,9 @@ const LEG: usize = 120;
 /// Fused candidates that are read and looked at.
 const READ: usize = 60;
 /// Share of the vector leg. Chosen on the development halves of the labelled sets.
-const VECTOR_WEIGHT: f32 = 0.5;
+const VECTOR_WEIGHT: f32 = 0.4;
 /// Share of the keyword leg.
-const WORD_WEIGHT: f32 = 0.5;
+const WORD_WEIGHT: f32 = 0.6;
 /// Factor on hits in subagents, which repeat what the main conversation says.
 const SUBAGENT: f32 = 0.8;
 /// Shortest query that counts as an exact quotation.
@@ -267,8 +267,8 @@ impl Engine {
                 }
             }
         };
-        if let (2, Some(d)) = (degraded.len(), degraded.pop()) {
-            return Err(SearchError::Store(StoreError::Other(d.reason)));
+        if let [words, _] = degraded.as_slice() {
+            return Err(SearchError::Store(StoreError::Other(words.reason.clone())));
         }
         let ran_vectors = q.mode == Mode::Hybrid && !degraded.iter().any(|d| d.leg == "vectors");
         let fused = fuse(&[

@@ -136,6 +136,7 @@ impl Store {
             Ok(())
         })?;
         self.vectors.forget();
+        self.words.forget();
         remove_dir(&self.dir.join("vectors"))?;
         remove_dir(&self.dir.join("words"))
     }
@@ -157,6 +158,7 @@ impl Store {
     pub fn close_idle(&self) {
         self.readers.close();
         self.vectors.forget();
+        self.words.forget();
     }
 }
 

@@ -37,7 +37,7 @@ pub use error::StoreError;
 pub use models::{EmbedReport, FailureRow, ModelInfo, PendingText, StoredVectors};
 pub use projection::{LinkRow, PayloadRow, SpanRow, TraceRow};
 pub use sessions::{
-    ListQuery, NewSession, SessionFull, SessionKey, SessionRow, SortField, StatsRow,
+    Boundary, ListQuery, NewSession, SessionFull, SessionKey, SessionRow, SortField, StatsRow,
 };
 pub use turns::{ImportMark, NewTurn, QueueEntry, RawTurnInfo, StoredTurn, TurnIndex};
 

@@ -153,7 +153,7 @@ pub struct ListQuery {
     /// Smallest first.
     pub ascending: bool,
     /// Boundary of the page before: the sort column's value and the id.
-    pub after: Option<(String, String)>,
+    pub after: Option<Boundary>,
     /// Only sessions with a trace started at or after this.
     pub since: Option<Micros>,
     /// Only sessions with a trace started before this.
@@ -167,6 +167,9 @@ pub struct ListQuery {
     /// Rows to return.
     pub limit: usize,
 }
+
+/// Where a page of the list ends: the sort column's value and the id.
+pub type Boundary = (String, String);
 
 /// Sums over traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -368,10 +371,7 @@ impl Store {
     }
 
     /// A page of sessions; the second value is the boundary of the page after it, where there is one.
-    pub fn list_sessions(
-        &self,
-        q: &ListQuery,
-    ) -> Result<(Vec<SessionFull>, Option<(String, String)>)> {
+    pub fn list_sessions(&self, q: &ListQuery) -> Result<(Vec<SessionFull>, Option<Boundary>)> {
         let column = q.sort.sql();
         let (order, compare) = if q.ascending {
             ("ASC", ">")

@@ -1,6 +1,10 @@
 //! Fixtures and fakes for tests; never part of the product.
 
+mod fake;
+
 use std::path::PathBuf;
+
+pub use fake::{Answer, FakeProvider};
 
 /// A file or folder of `../shared` (reference data that is not in the repository), or `None` with a
 /// line on stderr where it is absent: the test that asked then skips.

@@ -1,0 +1,9 @@
+//! The engine over a real store: ingest, derive, embed, search, import, repair.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod embed;
+mod import;
+mod ingest;
+mod search;
+mod store;
+mod support;
