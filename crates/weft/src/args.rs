@@ -194,7 +194,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
         }
         Command::Alias(c) => commands::alias::run(&c, out),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "weft", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "weft", &mut script);
+            out.line(String::from_utf8_lossy(&script).trim_end())?;
             Ok(0)
         }
         Command::Man { dir } => {

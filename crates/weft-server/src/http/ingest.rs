@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use axum::Json;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt as _;
 use serde_json::json;
 use weft_engine::IngestError;
 
@@ -14,6 +15,8 @@ use crate::metrics::INGEST;
 
 /// Largest body, decompressed: the request, the verbatim response in base64, and an allowance.
 pub(crate) const MAX_BODY: usize = 48_933_546;
+/// What is read and thrown away of a larger one before it is refused.
+const MAX_DRAINED: usize = 4 * MAX_BODY;
 
 fn count(provider: &str, status: &str) {
     let provider = match provider {
@@ -26,10 +29,7 @@ fn count(provider: &str, status: &str) {
 }
 
 /// The body, if it is JSON and within the limit.
-async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, ApiError> {
-    let declared = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+async fn read(headers: &HeaderMap, mut body: Body) -> Result<Vec<u8>, ApiError> {
     let oversize = || {
         count("unknown", "reject_oversize");
         tracing::warn!(limit = MAX_BODY, "ingest body over the limit");
@@ -38,7 +38,10 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, ApiError> {
             "request body exceeds the ingest size limit".into(),
         )
     };
-    if declared.is_some_and(|n| n > MAX_BODY) {
+    let declared = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    if declared.is_some_and(|n| n > MAX_DRAINED) {
         return Err(oversize());
     }
     let media = headers
@@ -48,21 +51,36 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, ApiError> {
         .unwrap_or_default()
         .trim()
         .to_ascii_lowercase();
-    let bytes = to_bytes(body, MAX_BODY).await.map_err(|e| {
-        let over =
-            std::error::Error::source(&e).is_some_and(|s| s.to_string().contains("length limit"));
-        if over {
-            oversize()
-        } else {
+    let mut bytes = Vec::with_capacity(declared.unwrap_or(0).min(MAX_BODY));
+    let mut total = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| {
             count("unknown", "reject_envelope");
             ApiError::bad(format!("invalid envelope: {e}"))
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        total += data.len();
+        if total > MAX_DRAINED {
+            break;
         }
-    })?;
+        if total > MAX_BODY {
+            // Read on without keeping anything: a client that is cut off while it sends does not
+            // see the answer.
+            bytes = Vec::new();
+        } else {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    if total > MAX_BODY {
+        return Err(oversize());
+    }
     if !media.ends_with("json") {
         count("unknown", "reject_envelope");
         return Err(ApiError::bad("invalid envelope: Unprocessable Entity"));
     }
-    Ok(bytes.to_vec())
+    Ok(bytes)
 }
 
 fn refused(e: IngestError, provider: &str) -> ApiError {

@@ -1,0 +1,8 @@
+//! The program as its users run it: command lines, servers on sockets, kills.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod cli;
+mod http;
+mod kills;
+mod mcp;
+mod support;
