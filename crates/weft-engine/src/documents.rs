@@ -11,8 +11,9 @@ use weft_core::render::block_text;
 use weft_core::span::{Span, Trace};
 use weft_store::{Document, SessionRow};
 
-/// Bytes of the turn before that a document carries as context.
-const CONTEXT_BYTES: usize = 1_000;
+/// Code points of the turn before that a document carries as context. More of it costs recall where
+/// answers are long (BEAM), less where they are short (LoCoMo).
+const CONTEXT_CHARS: usize = 150;
 /// Bytes of one tool call's arguments, and of its output.
 const TOOL_BYTES: usize = 4_000;
 /// Bytes of all tool text of one document.
@@ -39,7 +40,7 @@ pub(crate) fn of(session: &SessionRow, p: &Projection) -> Vec<Document> {
             d.context_text = context(t, &d, last);
             let text = d.text();
             if !text.is_empty() {
-                *last = tail(&text, CONTEXT_BYTES).to_owned();
+                *last = text.chars().take(CONTEXT_CHARS).collect();
                 d.hash = Some(Sha256::digest(text.as_bytes()).into());
             }
             d.content_hash = content_hash(&d);
@@ -118,14 +119,6 @@ fn strings(v: &serde_json::Value, out: &mut String) {
         serde_json::Value::Object(o) => o.values().for_each(|v| strings(v, out)),
         _ => {}
     }
-}
-
-fn tail(text: &str, max: usize) -> &str {
-    let mut from = text.len().saturating_sub(max);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    &text[from..]
 }
 
 fn content_hash(d: &Document) -> [u8; 32] {

@@ -17,9 +17,9 @@ const LEG: usize = 120;
 /// Fused candidates that are read and looked at.
 const READ: usize = 60;
 /// Share of the vector leg. Chosen on the development halves of the labelled sets.
-const VECTOR_WEIGHT: f32 = 0.4;
+const VECTOR_WEIGHT: f32 = 0.35;
 /// Share of the keyword leg.
-const WORD_WEIGHT: f32 = 0.6;
+const WORD_WEIGHT: f32 = 0.65;
 /// Factor on hits in subagents, which repeat what the main conversation says.
 const SUBAGENT: f32 = 0.8;
 /// Shortest query that counts as an exact quotation.

@@ -5,6 +5,7 @@
 //! **Invariant.** A document is marked as indexed only after tantivy's commit, so a crash can only
 //! lead to indexing it again.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,11 +36,14 @@ const TAIL_ROWS: usize = 4_000;
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
 
-/// Weight of the words of a field. Chosen on the development halves of LoCoMo and BEAM; neighbours
-/// of these values differ by less than the sets can tell.
-const USER: f32 = 3.0;
+/// Weight of the words of a field. Chosen on the development halves of LoCoMo and BEAM (`cargo
+/// xtask bench quality`); neighbours of these values differ by less than the sets can tell.
+const USER: f32 = 1.0;
 const ASSISTANT: f32 = 1.0;
-const CONTEXT: f32 = 1.0;
+/// The user's words together with what they follow on, as one text.
+const ASKED: f32 = 2.0;
+/// What an answer without words of the user's follows on.
+const CONTEXT: f32 = 0.5;
 const TOOL: f32 = 0.3;
 
 /// Splits text with [`words::for_each`], so that documents and queries agree.
@@ -91,6 +95,7 @@ struct Fields {
     id: Field,
     user: Field,
     assistant: Field,
+    asked: Field,
     context: Field,
     tool: Field,
     session: Field,
@@ -112,6 +117,7 @@ fn schema() -> (Schema, Fields) {
         id: b.add_i64_field("id", FAST | INDEXED),
         user: b.add_text_field("user", text.clone()),
         assistant: b.add_text_field("assistant", text.clone()),
+        asked: b.add_text_field("asked", text.clone()),
         context: b.add_text_field("context", text.clone()),
         tool: b.add_text_field("tool", text),
         session: b.add_text_field("session", STRING),
@@ -131,6 +137,7 @@ impl Fields {
             None => vec![
                 (self.user, USER),
                 (self.assistant, ASSISTANT),
+                (self.asked, ASKED),
                 (self.context, CONTEXT),
                 (self.tool, TOOL),
             ],
@@ -140,15 +147,20 @@ impl Fields {
         }
     }
 
-    fn text<'a>(&self, field: Field, d: &'a Document) -> &'a str {
+    fn text<'a>(&self, field: Field, d: &'a Document) -> Cow<'a, str> {
+        let asks = !d.user_text.is_empty();
         if field == self.user {
-            &d.user_text
+            Cow::Borrowed(&d.user_text)
         } else if field == self.assistant {
-            &d.assistant_text
-        } else if field == self.context {
-            &d.context_text
+            Cow::Borrowed(&d.assistant_text)
+        } else if field == self.asked && asks {
+            Cow::Owned(format!("{}\n{}", d.user_text, d.context_text))
+        } else if field == self.context && !asks {
+            Cow::Borrowed(&d.context_text)
+        } else if field == self.tool {
+            Cow::Borrowed(&d.tool_text)
         } else {
-            &d.tool_text
+            Cow::Borrowed("")
         }
     }
 }
@@ -261,7 +273,7 @@ fn tail_scores(
         .map(|(_, d)| {
             weighted
                 .iter()
-                .map(|(f, _)| counts(words, fields.text(*f, d)))
+                .map(|(f, _)| counts(words, &fields.text(*f, d)))
                 .collect()
         })
         .collect();
@@ -386,10 +398,9 @@ fn repository_terms(repository: &str) -> Vec<&str> {
 fn to_tantivy(fields: &Fields, id: i64, d: &Document) -> TantivyDocument {
     let mut t = TantivyDocument::default();
     t.add_i64(fields.id, id);
-    t.add_text(fields.user, &d.user_text);
-    t.add_text(fields.assistant, &d.assistant_text);
-    t.add_text(fields.context, &d.context_text);
-    t.add_text(fields.tool, &d.tool_text);
+    for (field, _) in fields.weighted(None) {
+        t.add_text(field, fields.text(field, d));
+    }
     t.add_text(fields.session, &d.session_id);
     t.add_text(fields.agent, &d.agent);
     t.add_text(fields.model, &d.model);
