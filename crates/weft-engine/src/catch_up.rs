@@ -43,8 +43,7 @@ impl Engine {
                 break;
             }
         }
-        let local = self.embedder().is_ok_and(|e| e.is_local());
-        if local {
+        if self.embed_waiting()? {
             let stop = || late();
             let pass = self.embed_pass(EmbedOptions {
                 progress: Some(&mut |n| progress("embedding", n, 0)),
@@ -60,6 +59,22 @@ impl Engine {
             self.store.index_words(WORDS_AT_LEAST)?;
         }
         Ok(done)
+    }
+}
+
+impl Engine {
+    /// Whether there is something to embed that needs no other process.
+    fn embed_waiting(&self) -> Result<bool, StoreError> {
+        let Ok(e) = self.embedder() else {
+            return Ok(false);
+        };
+        if !e.is_local() {
+            return Ok(false);
+        }
+        match self.store.model(e.identity(), e.dimensions())? {
+            Some(model) => self.store.embed_waiting(&model),
+            None => Ok(true),
+        }
     }
 }
 

@@ -289,13 +289,13 @@ impl Engine {
             .map(|f| f.key)
             .collect();
         let quotation = q.query.trim().trim_matches('"').to_lowercase();
-        let mut hits: Vec<(i64, Hit)> = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
         for h in self.store.hydrate(&ids)? {
             let Some(f) = fused.iter().find(|f| f.key == h.id) else {
                 continue;
             };
-            let shown = shown_text(&h);
-            let exact = quotation.len() >= MIN_EXACT && shown.to_lowercase().contains(&quotation);
+            let text = shown_text(&h);
+            let exact = quotation.len() >= MIN_EXACT && contains_ignoring_case(&text, &quotation);
             let mut score = f.score;
             if !h.document.thread_id.is_empty() && q.filter.subagents == Subagents::Include {
                 score *= SUBAGENT;
@@ -303,33 +303,35 @@ impl Engine {
             if exact {
                 score += 1.0;
             }
-            let s = snippet::excerpt(&shown, &query_words, SNIPPET);
-            hits.push((
-                h.id,
-                Hit {
+            found.push(Found {
+                id: h.id,
+                text,
+                hit: Hit {
                     score,
-                    snippet: s.text,
-                    marks: s.marks,
                     legs: f.legs.clone(),
                     exact,
                     ..hit_of(h)
                 },
-            ));
+            });
         }
-        hits.sort_by(|a, b| b.1.score.total_cmp(&a.1.score).then(a.0.cmp(&b.0)));
+        found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.id.cmp(&b.id)));
         // The same words said twice in a session are one answer.
         let mut seen = HashSet::new();
-        hits.retain(|(_, h)| seen.insert((h.session_id.clone(), h.snippet.clone())));
-        hits.truncate(q.limit);
-        for (id, h) in &mut hits {
+        found.retain(|f| seen.insert((f.hit.session_id.clone(), f.text.clone())));
+        found.truncate(q.limit);
+        let mut hits = Vec::with_capacity(found.len());
+        for Found { id, text, mut hit } in found {
+            let s = snippet::excerpt(&text, &query_words, SNIPPET);
+            (hit.snippet, hit.marks) = (s.text, s.marks);
             if q.context > 0 {
-                h.around = self.store.around(&h.session_id, *id, q.context)?;
+                hit.around = self.store.around(&hit.session_id, id, q.context)?;
             }
-            h.source_gone = self.source_gone(&h.session_id)?;
+            hit.source_gone = self.source_gone(&hit.session_id)?;
+            hits.push(hit);
         }
         let model = self.current_model().ok();
         Ok(Answer {
-            hits: hits.into_iter().map(|h| h.1).collect(),
+            hits,
             mode: if ran_vectors {
                 Mode::Hybrid
             } else {
@@ -345,6 +347,22 @@ impl Engine {
             !s.row.source_path.is_empty() && !std::path::Path::new(&s.row.source_path).exists()
         }))
     }
+}
+
+/// A hit before its excerpt is cut.
+struct Found {
+    id: i64,
+    text: String,
+    hit: Hit,
+}
+
+/// Whether `text` holds `lower`, which is in lower case.
+fn contains_ignoring_case(text: &str, lower: &str) -> bool {
+    if text.is_ascii() && lower.is_ascii() {
+        let (t, l) = (text.as_bytes(), lower.as_bytes());
+        return t.windows(l.len()).any(|w| w.eq_ignore_ascii_case(l));
+    }
+    text.to_lowercase().contains(lower)
 }
 
 /// The text that a hit is shown with: the conversation, else the tools that it called.

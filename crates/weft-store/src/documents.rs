@@ -205,7 +205,12 @@ pub(crate) fn replace(c: &Connection, session_id: &str, docs: &[Document]) -> Re
         }
     }
     remove.extend(old.into_values().map(|(id, _)| id));
+    let (mut documents, mut embeddable) = (0, 0);
     for id in remove {
+        documents -= 1;
+        embeddable -= c
+            .prepare_cached("SELECT hash IS NOT NULL FROM documents WHERE id = ?1")?
+            .query_row([id], |r| r.get::<_, i64>(0))?;
         c.prepare_cached(
             "INSERT INTO removed_documents (id, hash) SELECT id, hash FROM documents WHERE id = ?1",
         )?
@@ -220,7 +225,7 @@ pub(crate) fn replace(c: &Connection, session_id: &str, docs: &[Document]) -> Re
          ON CONFLICT (trace_id, span_id) DO NOTHING",
     )?;
     for d in add {
-        insert.execute(params![
+        let new = insert.execute(params![
             d.trace_id,
             d.span_id,
             d.session_id,
@@ -236,8 +241,11 @@ pub(crate) fn replace(c: &Connection, session_id: &str, docs: &[Document]) -> Re
             d.hash,
             d.content_hash,
         ])?;
+        documents += new as i64;
+        embeddable += i64::from(new > 0 && d.hash.is_some());
     }
-    Ok(())
+    count(c, DOCUMENTS, documents)?;
+    count(c, EMBEDDABLE, embeddable)
 }
 
 pub(crate) const COLUMNS: &str = "d.id, d.trace_id, d.span_id, d.session_id, d.thread_id, d.agent,
@@ -320,24 +328,55 @@ impl Store {
         })
     }
 
-    /// How much a search with this model can see.
+    /// How much a search with this model can see. Costs what is pending, not what there is.
     pub fn coverage(&self, model_id: Option<i64>) -> Result<Coverage> {
         self.readers.with(|c| {
             let one = |sql: &str| -> Result<u64> {
                 Ok(c.prepare_cached(sql)?.query_row([], |r| r.get(0))?)
             };
-            let embedded = c
-                .prepare_cached(
-                    "SELECT count(*) FROM documents WHERE hash IS NOT NULL AND embed_model = ?1",
-                )?
-                .query_row([model_id.unwrap_or(-1)], |r| r.get(0))?;
+            let (documents, embeddable) = (counter(c, DOCUMENTS)?, counter(c, EMBEDDABLE)?);
+            let pending: u64 = match model_id {
+                // Two ranges of the index: everything that is settled is passed over.
+                Some(id) => c
+                    .prepare_cached(
+                        "SELECT (SELECT count(*) FROM documents
+                                 WHERE hash IS NOT NULL AND embed_model < ?1) +
+                                (SELECT count(*) FROM documents
+                                 WHERE hash IS NOT NULL AND embed_model > ?1)",
+                    )?
+                    .query_row([id], |r| r.get(0))?,
+                None => embeddable,
+            };
             Ok(Coverage {
-                documents: one("SELECT count(*) FROM documents")?,
-                embeddable: one("SELECT count(*) FROM documents WHERE hash IS NOT NULL")?,
-                embedded,
+                documents,
+                embeddable,
+                embedded: embeddable.saturating_sub(pending),
                 words_pending: one("SELECT count(*) FROM documents WHERE words_done = 0")?,
                 underived_sessions: one("SELECT count(*) FROM truth.derive_queue")?,
             })
         })
     }
+}
+
+/// Names of the counters that are kept with the documents.
+const DOCUMENTS: &str = "documents.count";
+const EMBEDDABLE: &str = "documents.embeddable";
+
+fn counter(c: &Connection, name: &str) -> Result<u64> {
+    let value: Option<String> = c
+        .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
+        .query_row([name], |r| r.get(0))
+        .optional()?;
+    Ok(value.and_then(|v| v.parse().ok()).unwrap_or(0))
+}
+
+/// Adds to a counter in the transaction that changes what it counts.
+fn count(c: &Connection, name: &str, by: i64) -> Result<()> {
+    if by == 0 {
+        return Ok(());
+    }
+    let now = counter(c, name)?.saturating_add_signed(by);
+    c.prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?
+        .execute(params![name, now.to_string()])?;
+    Ok(())
 }

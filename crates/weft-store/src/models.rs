@@ -208,6 +208,19 @@ impl Store {
         })
     }
 
+    /// Whether an embed pass with this model has anything to do.
+    pub fn embed_waiting(&self, model: &ModelInfo) -> Result<bool> {
+        self.readers.with(|c| {
+            Ok(c.prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM documents WHERE hash IS NOT NULL AND embed_model < ?1)
+                   OR EXISTS (SELECT 1 FROM documents WHERE hash IS NOT NULL AND embed_model > ?1)
+                   OR EXISTS (SELECT 1 FROM removed_documents WHERE vectors_done = 0)
+                   OR EXISTS (SELECT 1 FROM models WHERE id <> ?1)",
+            )?
+            .query_row([model.id], |r| r.get(0))?)
+        })
+    }
+
     /// Counts of eligible documents before a pass: scanned, empty, settled with vectors, settled by failure.
     pub fn embed_counts(&self, model: &ModelInfo) -> Result<EmbedReport> {
         self.readers.with(|c| {

@@ -171,24 +171,28 @@ fn best(mut hits: Vec<(i64, f32)>, n: usize) -> Vec<(i64, f32)> {
 
 impl Snapshot {
     /// Ids of the rows nearest to the query, by approximate score, within `allowed` where given.
-    fn candidates(&self, query: &[f32], allowed: Option<&HashSet<i64>>, n: usize) -> Vec<i64> {
+    ///
+    /// `allowed` ascends.
+    fn candidates(&self, query: &[f32], allowed: Option<&[i64]>, n: usize) -> Vec<i64> {
         let q = Query::new(query);
         let mut hits: Vec<(i64, f32)> = match allowed {
             Some(ids) => self.scan_allowed(&q, ids),
             None => self.scan_all(&q, n, query.len()),
         };
         for (id, v) in &self.tail {
-            if allowed.is_none_or(|a| a.contains(id)) {
+            if allowed.is_none_or(|a| a.binary_search(id).is_ok()) {
                 hits.push((*id, dot(query, v)));
             }
         }
         best(hits, n).into_iter().map(|h| h.0).collect()
     }
 
-    fn scan_allowed(&self, q: &Query, ids: &HashSet<i64>) -> Vec<(i64, f32)> {
+    fn scan_allowed(&self, q: &Query, ids: &[i64]) -> Vec<(i64, f32)> {
         let mut hits = Vec::with_capacity(ids.len());
-        for (_, s) in &self.segments {
-            for &id in ids {
+        for (_, s) in self.segments.iter().filter(|s| s.1.rows() > 0) {
+            let from = ids.partition_point(|id| *id < s.id(0));
+            let to = ids.partition_point(|id| *id <= s.id(s.rows() - 1));
+            for &id in &ids[from..to] {
                 if let Some(row) = s.row_of(id) {
                     hits.push((id, s.approximate(row, q)));
                 }
@@ -255,7 +259,7 @@ impl Store {
             } else {
                 Some(allowed_ids(c, model.id, filter)?)
             };
-            let ids = snapshot.candidates(query, allowed.as_ref(), chunks + EXACT_EXTRA);
+            let ids = snapshot.candidates(query, allowed.as_deref(), chunks + EXACT_EXTRA);
             let (clause, values) = filter.sql();
             let mut vector = c.prepare_cached("SELECT vector, hash FROM vectors WHERE id = ?1")?;
             let mut docs = c.prepare_cached(&format!(
@@ -390,7 +394,8 @@ impl Store {
     }
 }
 
-fn allowed_ids(c: &Connection, model: i64, filter: &Filter) -> Result<HashSet<i64>> {
+/// The vectors of the documents that a filter lets through, ascending.
+fn allowed_ids(c: &Connection, model: i64, filter: &Filter) -> Result<Vec<i64>> {
     let (clause, values) = filter.sql();
     let mut q = c.prepare_cached(&format!(
         "SELECT v.id FROM documents d JOIN vectors v ON v.model_id = ? AND v.hash = d.hash
@@ -398,5 +403,8 @@ fn allowed_ids(c: &Connection, model: i64, filter: &Filter) -> Result<HashSet<i6
     ))?;
     let bound = std::iter::once(&model as &dyn rusqlite::ToSql).chain(values.iter().map(|v| &**v));
     let rows = q.query_map(rusqlite::params_from_iter(bound), |r| r.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut ids: Vec<i64> = rows.collect::<Result<_, _>>()?;
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
 }
