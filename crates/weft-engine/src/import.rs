@@ -91,6 +91,17 @@ pub struct ImportReport {
     pub notable: Vec<FileReport>,
 }
 
+/// What seeding the sample did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleReport {
+    /// Sessions of the sample.
+    pub sessions: u64,
+    /// Turns of the sample.
+    pub raw_turns: u64,
+    /// Of those, turns that were not there yet.
+    pub inserted: u64,
+}
+
 fn mark_of(path: &Path) -> Option<ImportMark> {
     let m = std::fs::metadata(path).ok()?;
     let modified = m
@@ -332,13 +343,13 @@ impl Engine {
         Ok(report)
     }
 
-    /// Imports the invented sample; it is marked as such.
+    /// Imports the invented sample, marked as such, and derives it; a second time changes nothing.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn import_sample(&self) -> Result<u64, StoreError> {
+    pub fn import_sample(&self) -> Result<SampleReport, StoreError> {
         let (mut repositories, mut sessions) = (HashMap::new(), BTreeSet::new());
-        let mut new = 0;
+        let mut report = SampleReport::default();
         for text in SAMPLE {
             let mut collector = Collector {
                 engine: self,
@@ -354,6 +365,7 @@ impl Engine {
             };
             let mut failed = None;
             let _ = import::read_text(text, Format::Claude, &mut |t| {
+                report.raw_turns += 1;
                 collector.take(t).map_err(|e| {
                     let text = e.to_string();
                     failed = Some(e);
@@ -364,9 +376,16 @@ impl Engine {
                 return Err(e);
             }
             collector.flush()?;
-            new += collector.new_turns;
+            report.inserted += collector.new_turns;
         }
-        Ok(new)
+        report.sessions = sessions.len() as u64;
+        for sid in sessions {
+            self.derive_session(&SessionKey {
+                harness_id: Format::Claude.harness_id().into(),
+                harness_session_id: sid,
+            })?;
+        }
+        Ok(report)
     }
 
     /// How many transcript files an import would read: those that are new or changed.

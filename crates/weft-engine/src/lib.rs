@@ -26,7 +26,7 @@ pub use clock::now;
 pub use config::Config;
 pub use derive::{DeriveOutcome, RunReport};
 pub use embed::{EmbedOptions, EmbedPassError};
-pub use import::{FileReport, ImportOptions, ImportReport, Roots};
+pub use import::{FileReport, ImportOptions, ImportReport, Roots, SampleReport};
 pub use ingest::{IngestError, TranscriptAck};
 pub use search::{Answer, Degraded, Hit, Mode, SearchError, SpanQuery};
 pub use status::{Doctor, Status};

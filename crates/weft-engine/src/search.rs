@@ -1,6 +1,6 @@
 //! Searching spans: words and vectors, fused; or vectors alone, as the tapes API does.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use weft_core::fuse::{Leg, fuse};
@@ -22,6 +22,8 @@ const VECTOR_WEIGHT: f32 = 0.35;
 const WORD_WEIGHT: f32 = 0.65;
 /// Factor on hits in subagents, which repeat what the main conversation says.
 const SUBAGENT: f32 = 0.8;
+/// Factor on every further hit in one trace.
+const SAME_TRACE: f32 = 0.85;
 /// Shortest query that counts as an exact quotation.
 const MIN_EXACT: usize = 3;
 /// Code points of a snippet.
@@ -211,7 +213,7 @@ impl Engine {
     fn by_vectors(&self, q: &SpanQuery) -> Result<Answer, SearchError> {
         let found = self.nearest(q, q.limit.saturating_mul(4))?;
         let ids: Vec<i64> = found.iter().map(|f| f.0).collect();
-        let scores: std::collections::HashMap<i64, f32> = found.into_iter().collect();
+        let scores: HashMap<i64, f32> = found.into_iter().collect();
         let mut hits: Vec<(f32, SpanHit)> = self
             .store
             .hydrate(&ids)?
@@ -315,6 +317,7 @@ impl Engine {
             });
         }
         found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.id.cmp(&b.id)));
+        spread_over_traces(&mut found);
         // The same words said twice in a session are one answer.
         let mut seen = HashSet::new();
         found.retain(|f| seen.insert((f.hit.session_id.clone(), f.text.clone())));
@@ -354,6 +357,19 @@ struct Found {
     id: i64,
     text: String,
     hit: Hit,
+}
+
+/// Puts further spans of a trace behind: a long turn must not fill the answer. The list is sorted
+/// before and after; what makes a quotation exact is left alone.
+fn spread_over_traces(found: &mut [Found]) {
+    let mut seen: HashMap<String, i32> = HashMap::new();
+    for f in found.iter_mut() {
+        let before = seen.entry(f.hit.trace_id.clone()).or_default();
+        let base = if f.hit.exact { 1.0 } else { 0.0 };
+        f.hit.score = base + (f.hit.score - base) * SAME_TRACE.powi(*before);
+        *before += 1;
+    }
+    found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.id.cmp(&b.id)));
 }
 
 /// Whether `text` holds `lower`, which is in lower case.

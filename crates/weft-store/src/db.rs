@@ -74,6 +74,19 @@ fn create_dir(dir: &Path) -> Result<()> {
     })
 }
 
+/// Makes an empty file that only its owner reads, whatever the mode of its folder; SQLite gives its
+/// side files the mode of the database. A file that is there already stays as it is.
+fn create_private(path: &Path) -> Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
 fn migrate(path: &Path, migrations: &[&str], sync: Sync) -> Result<()> {
     let known = migrations.len() as i64;
     let check = |found: i64| {
@@ -94,6 +107,7 @@ fn migrate(path: &Path, migrations: &[&str], sync: Sync) -> Result<()> {
             return Ok(());
         }
     }
+    create_private(path)?;
     let mut c = open_writer(path, sync)?;
     // One transaction: a process killed in the middle leaves the old version whole, and of two
     // processes that migrate at once the second finds the work done.

@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// Import transcripts of Claude Code and Codex
     Import(commands::import::Import),
     /// Run the servers: read API and MCP, ingest API, workers
-    Serve(commands::serve::Serve),
+    Serve(Box<commands::serve::Serve>),
     /// Speak MCP over standard input and output
     Mcp,
     /// Show what is stored and how fresh the index is
@@ -75,6 +75,11 @@ pub(crate) enum Command {
     /// Maintenance of the derived parts
     #[command(subcommand)]
     Dev(commands::dev::Dev),
+    /// Check that everything a local server needs is there
+    Local {
+        #[arg(hide = true, value_parser = ["up", "status"], default_value = "up")]
+        action: String,
+    },
     /// Links under which weft takes the command lines of other tools
     #[command(subcommand)]
     Alias(commands::alias::Alias),
@@ -173,7 +178,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
             commands::log(&settings, "warn")?;
             commands::import::run(c, &settings, out)
         }
-        Command::Serve(c) => commands::serve::run(c, settings),
+        Command::Serve(c) => commands::serve::run(*c, settings),
         Command::Mcp => {
             commands::log(&settings, "warn")?;
             commands::mcp(&settings)
@@ -191,6 +196,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
         Command::Dev(c) => {
             commands::log(&settings, "warn")?;
             commands::dev::run(c, settings, out)
+        }
+        Command::Local { .. } => {
+            out.line("nothing to provision: the store and the model are part of weft")?;
+            commands::status::run(&settings, out, false)
         }
         Command::Alias(c) => commands::alias::run(&c, out),
         Command::Completions { shell } => {

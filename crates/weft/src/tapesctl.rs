@@ -22,7 +22,7 @@ use crate::settings::Settings;
 #[command(name = "tapesctl", version)]
 struct Tapesctl {
     /// Read API to ask [env: TAPES_API_URL]
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, visible_alias = "tapes-url", global = true, value_name = "URL")]
     api_url: Option<String>,
     #[command(subcommand)]
     command: Command,
@@ -35,6 +35,8 @@ enum Command {
     /// Sessions
     #[command(subcommand)]
     Sessions(Sessions),
+    /// Add two invented sessions
+    Seed,
     /// Settings
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -127,6 +129,7 @@ pub(crate) fn run(name: &str, argv: Vec<OsString>) -> Result<u8> {
             print_search(out, &s, &body)?;
         }
         Command::Sessions(s) => sessions(s, &url, &settings, out)?,
+        Command::Seed => seed(&url, &settings, out)?,
         Command::Config(ConfigCommand::Set { key, value }) => {
             settings.set(&config_key(&key), &value)?
         }
@@ -144,22 +147,55 @@ fn config_key(key: &str) -> String {
     }
 }
 
-/// Asks a read API; a refusal is shown with its own words.
+fn seed(url: &str, settings: &Settings, out: Out) -> Result<()> {
+    let (place, report) = if url.is_empty() {
+        let engine = commands::open(settings)?;
+        let r = engine.import_sample()?;
+        let report = serde_json::json!({"sessions": r.sessions, "raw_turns": r.raw_turns,
+            "raw_turns_inserted": r.inserted, "raw_turns_deduped": r.raw_turns - r.inserted});
+        (settings.data_dir().display().to_string(), report)
+    } else {
+        (url.to_owned(), ask(url, "/v1/admin/seed/demo", &[], true)?)
+    };
+    out.line(&format!(
+        "tapesctl: seeded {} session(s) ({} raw turns: {} inserted, {} deduped) into {place}",
+        report["sessions"],
+        report["raw_turns"],
+        report["raw_turns_inserted"],
+        report["raw_turns_deduped"]
+    ))
+}
+
 fn get(url: &str, path: &str, query: &[(&str, &str)]) -> Result<Value> {
+    ask(url, path, query, false)
+}
+
+/// Asks a read API; a refusal is shown with its own words.
+fn ask(url: &str, path: &str, query: &[(&str, &str)], post: bool) -> Result<Value> {
     let url = format!("{}{path}", url.trim_end_matches('/'));
     let agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .build()
         .new_agent();
-    let mut request = agent.get(&url);
-    for (k, v) in query {
-        request = request.query(*k, *v);
-    }
-    if let Ok(token) = std::env::var("WEFT_TOKEN") {
-        request = request.header("Authorization", format!("Bearer {token}"));
-    }
-    let mut answer = request.call().map_err(|e| {
+    let bearer = std::env::var("WEFT_TOKEN").map(|t| format!("Bearer {t}"));
+    let sent = if post {
+        let mut request = agent.post(&url).header("content-type", "application/json");
+        if let Ok(b) = &bearer {
+            request = request.header("Authorization", b);
+        }
+        request.send("{}")
+    } else {
+        let mut request = agent.get(&url);
+        for (k, v) in query {
+            request = request.query(*k, *v);
+        }
+        if let Ok(b) = &bearer {
+            request = request.header("Authorization", b);
+        }
+        request.call()
+    };
+    let mut answer = sent.map_err(|e| {
         hinted(
             format!("cannot reach {url}: {e}"),
             "is `weft serve` running? without --api-url the local store is asked",

@@ -95,6 +95,7 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .route("/v1/search/spans", get(search::spans))
         .route("/v1/cassettes/search/spans", get(search::cassette_spans))
         .route("/v1/admin/derive/run", post(sessions::derive_run))
+        .route("/v1/admin/seed/demo", post(sessions::seed_demo))
         .route("/v1/ingest", post(ingest_elsewhere))
         .route("/v1/ingest/transcript", post(ingest_elsewhere))
         .with_state(engine)

@@ -13,7 +13,7 @@ type Operation = (
     &'static [&'static str],
 );
 
-const API: [Operation; 17] = [
+const API: [Operation; 18] = [
     ("get", "/ping", "ping", "health", "Liveness", &[]),
     (
         "get",
@@ -132,6 +132,14 @@ const API: [Operation; 17] = [
         "runDerive",
         "admin",
         "Derive every session again",
+        &[],
+    ),
+    (
+        "post",
+        "/v1/admin/seed/demo",
+        "seedDemo",
+        "admin",
+        "Add two invented sessions",
         &[],
     ),
     (

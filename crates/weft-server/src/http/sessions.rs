@@ -310,6 +310,28 @@ pub(super) async fn derive_run(State(engine): App) -> Result<Response, ApiError>
     Ok(Json(json!({"orgs": {"default": run.report}})).into_response())
 }
 
+/// `POST /v1/admin/seed/demo`.
+pub(super) async fn seed_demo(State(engine): App, body: Bytes) -> Result<Json<Value>, ApiError> {
+    if !body.is_empty() {
+        let body: Value = serde_json::from_slice(&body)
+            .map_err(|e| ApiError::bad(format!("invalid payload: {e}")))?;
+        if body["overwrite"] == true {
+            return Err(ApiError::bad(
+                "overwrite is no longer supported; seeding is idempotent against the raw layer",
+            ));
+        }
+    }
+    let r = blocking(move || engine.import_sample())
+        .await?
+        .map_err(|e| ApiError(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    Ok(Json(json!({
+        "sessions": r.sessions,
+        "raw_turns": r.raw_turns,
+        "raw_turns_inserted": r.inserted,
+        "raw_turns_deduped": r.raw_turns - r.inserted,
+    })))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

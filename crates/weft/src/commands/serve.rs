@@ -41,6 +41,8 @@ pub(crate) struct Serve {
     embed_spans: bool,
     #[command(flatten)]
     embedding: Embedding,
+    #[command(flatten)]
+    compat: Compat,
 }
 
 #[derive(Debug, Default, Args)]
@@ -70,6 +72,41 @@ impl Embedding {
             self.embedding_dimensions.map(|n| n.to_string()),
         );
     }
+}
+
+/// Flags of the tapes server that mean nothing, or not yet anything, to the embedded store.
+#[derive(Debug, Default, Args)]
+struct Compat {
+    /// Not in this version: the store is embedded
+    #[arg(long, hide = true, global = true, value_name = "DSN")]
+    postgres: Option<String>,
+    /// There is one tenant
+    #[arg(long, hide = true, global = true, value_name = "UUID")]
+    org: Option<String>,
+    /// The store is always there
+    #[arg(long, hide = true, global = true)]
+    wait_for_db: bool,
+}
+
+impl Compat {
+    fn check(&self) -> Result<()> {
+        if self.postgres.as_deref().is_some_and(|d| !d.is_empty()) {
+            return Err(hinted(
+                "PostgreSQL is not supported in this version",
+                "leave --postgres out: the embedded store needs no set-up and several processes share it",
+            ));
+        }
+        match &self.org {
+            Some(o) if uuid_like(o) => Ok(()),
+            Some(o) => Err(usage(format!("parse org id: {o:?} is not a UUID"), "")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn uuid_like(text: &str) -> bool {
+    let hex: String = text.chars().filter(|c| *c != '-').collect();
+    hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 #[derive(Debug, Subcommand)]
@@ -181,6 +218,7 @@ struct Plan {
 }
 
 pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
+    c.compat.check()?;
     let mut plan = Plan {
         api: None,
         ingest: None,

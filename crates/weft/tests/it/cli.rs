@@ -158,6 +158,12 @@ fn wrong_use_exits_with_2_and_failures_with_1_each_with_a_hint() {
             "want a duration",
         ),
         (
+            &["serve", "api", "--postgres", "postgres://x"],
+            1,
+            "PostgreSQL is not supported in this version",
+        ),
+        (&["serve", "embed-worker", "--org", "x"], 2, "parse org id"),
+        (
             &["--log-level", "loud", "status"],
             2,
             "invalid logging config",
@@ -309,6 +315,11 @@ fn tapesctl_speaks_its_documents_forms() {
     assert_eq!(tapesctl(&["search", "***"]), "No results found.\n");
     // With a server named, the server answers.
     let mut s = Server::start(&home, &[]);
+    let seeded = tapesctl(&["seed", "--tapes-url", &s.api]);
+    assert!(
+        seeded.starts_with("tapesctl: seeded 2 session(s) ("),
+        "{seeded}"
+    );
     post(
         &format!("{}/v1/ingest", s.ingest),
         &turn("e2e", "req1", "an aardvark question", "answered"),

@@ -306,6 +306,33 @@ fn ingest_refuses_what_it_cannot_read() {
 }
 
 #[test]
+fn seeding_is_idempotent_and_marked() {
+    let home = Home::new();
+    let s = Server::start(&home, &["api"]);
+    let url = format!("{}/v1/admin/seed/demo", s.api);
+    let first = post(&url, &json!({})).json();
+    assert_eq!(
+        (&first["sessions"], &first["raw_turns_deduped"]),
+        (&json!(2), &json!(0))
+    );
+    assert_eq!(first["raw_turns"], first["raw_turns_inserted"]);
+    let second = send("POST", &url, &[], None).json();
+    assert_eq!(
+        (&second["raw_turns_inserted"], &second["raw_turns_deduped"]),
+        (&json!(0), &first["raw_turns"])
+    );
+    let list = get(&format!("{}/v1/sessions", s.api)).json();
+    for item in list["items"].as_array().unwrap() {
+        assert_eq!(item["harness_metadata"]["demo"], true);
+        assert!(item["rollup"]["turn_count"].as_i64().unwrap() >= 4);
+    }
+    assert_eq!(
+        post(&url, &json!({"overwrite": true})).error(),
+        "overwrite is no longer supported; seeding is idempotent against the raw layer"
+    );
+}
+
+#[test]
 fn lists_validate_sort_and_page() {
     let home = Home::new();
     let mut s = Server::start(&home, &[]);
