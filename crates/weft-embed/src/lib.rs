@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub use error::EmbedError;
 
 /// Which provider, and how to reach it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EmbedConfig {
     /// `builtin`, `ollama` or `openai`, in any case.
     pub provider: String,
@@ -24,6 +24,18 @@ pub struct EmbedConfig {
     pub dimensions: usize,
     /// Key of the OpenAI-compatible service.
     pub api_key: String,
+}
+
+impl std::fmt::Debug for EmbedConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key must not reach a log.
+        f.debug_struct("EmbedConfig")
+            .field("provider", &self.provider)
+            .field("target", &self.target)
+            .field("model", &self.model)
+            .field("dimensions", &self.dimensions)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for EmbedConfig {

@@ -225,6 +225,7 @@ impl Engine {
                 }
                 Err(e) => {
                     tracing::warn!(error = %e, harness = %entry.key.harness_id, session = %entry.key.harness_session_id, "session stays queued");
+                    self.store.put_back(&entry, now())?;
                 }
             }
         }

@@ -12,7 +12,7 @@ use weft_store::{Coverage, Filter, ModelInfo, SpanHit, StoreError, Subagents};
 
 use crate::Engine;
 
-/// Candidates that each leg gives to the fusion.
+/// Candidates that each leg gives to the fusion, at least.
 const LEG: usize = 120;
 /// Fused candidates that are read and looked at.
 const READ: usize = 60;
@@ -244,8 +244,9 @@ impl Engine {
 
     fn by_words_and_vectors(&self, q: &SpanQuery) -> Result<Answer, SearchError> {
         let query_words = words::query_words(&q.query);
+        let candidates = LEG.max(q.limit);
         let mut degraded = Vec::new();
-        let by_words = match self.store.word_search(&query_words, &q.filter, LEG) {
+        let by_words = match self.store.word_search(&query_words, &q.filter, candidates) {
             Ok(hits) => hits,
             Err(e) => {
                 degraded.push(Degraded {
@@ -258,7 +259,7 @@ impl Engine {
         let by_vectors = if q.mode == Mode::Lexical {
             Vec::new()
         } else {
-            match self.nearest(q, LEG) {
+            match self.nearest(q, candidates) {
                 Ok(hits) => hits,
                 Err(e) => {
                     degraded.push(Degraded {

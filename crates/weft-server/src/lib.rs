@@ -17,7 +17,7 @@ use weft_engine::Engine;
 pub use mcp::serve_stdio;
 
 /// What both listeners share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// The engine.
     pub engine: Arc<Engine>,
@@ -25,6 +25,15 @@ pub struct Options {
     pub token: Option<String>,
     /// Name and version that MCP clients are told.
     pub version: &'static str,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The token must not reach a log.
+        f.debug_struct("Options")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Whether a listener can be reached from this machine only.

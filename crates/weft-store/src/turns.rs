@@ -343,6 +343,19 @@ impl Store {
         })
     }
 
+    /// Puts a session that could not be derived behind the others.
+    pub fn put_back(&self, entry: &QueueEntry, now: Micros) -> Result<()> {
+        let e = entry.clone();
+        self.truth.run(move |c| {
+            c.prepare_cached(
+                "UPDATE derive_queue SET dirtied_at = max(?3, dirtied_at + 1)
+                 WHERE harness_id = ?1 AND harness_session_id = ?2",
+            )?
+            .execute(params![e.key.harness_id, e.key.harness_session_id, now])?;
+            Ok(())
+        })
+    }
+
     /// Queues every session with a turn stored at or after `since`; returns how many were added.
     pub fn sweep_queue(&self, since: Micros, now: Micros) -> Result<u64> {
         self.truth.run(move |c| {

@@ -138,7 +138,7 @@ async fn ingest_elsewhere(request: Request) -> Response {
 }
 
 /// Who may talk to a listener.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Guard {
     loopback: bool,
     token: Option<Arc<str>>,
