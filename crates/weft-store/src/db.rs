@@ -14,6 +14,8 @@ pub(crate) const INDEX_FILE: &str = "index.db";
 /// How long a statement waits for another process.
 const BUSY: Duration = Duration::from_secs(10);
 const MAX_IDLE_READERS: usize = 8;
+/// Size that a write-ahead log is cut back to.
+const LOG_BYTES: i64 = 64 << 20;
 
 /// How much a commit waits for the disk.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,7 @@ pub(crate) fn open_writer(path: &Path, sync: Sync) -> Result<Connection> {
             Sync::Normal => "normal",
         },
     )?;
+    c.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     c.pragma_update(None, "foreign_keys", true)?;
     c.pragma_update(None, "temp_store", "memory")?;
     c.set_prepared_statement_cache_capacity(64);

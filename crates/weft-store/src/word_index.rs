@@ -21,6 +21,7 @@ use tantivy::schema::{
 };
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
+use weft_core::project::cut_bytes;
 use weft_core::words;
 
 use crate::documents::{self, Document, Filter, Role, Subagents};
@@ -30,6 +31,10 @@ use crate::{Result, Store, StoreError};
 const ARENA: usize = 50 << 20;
 /// Documents in one commit, at most.
 const COMMIT_ROWS: usize = 50_000;
+/// Text in one commit, bytes, roughly at most: what waits in the indexing queue stays in memory.
+const COMMIT_BYTES: usize = 64 << 20;
+/// Text of one field whose words are indexed, bytes.
+const FIELD_BYTES: usize = 256 << 10;
 /// Documents that a search scores from the tail, at most; the newest win.
 const TAIL_ROWS: usize = 4_000;
 
@@ -149,19 +154,21 @@ impl Fields {
 
     fn text<'a>(&self, field: Field, d: &'a Document) -> Cow<'a, str> {
         let asks = !d.user_text.is_empty();
-        if field == self.user {
-            Cow::Borrowed(&d.user_text)
-        } else if field == self.assistant {
-            Cow::Borrowed(&d.assistant_text)
-        } else if field == self.asked && asks {
-            Cow::Owned(format!("{}\n{}", d.user_text, d.context_text))
-        } else if field == self.context && !asks {
-            Cow::Borrowed(&d.context_text)
-        } else if field == self.tool {
-            Cow::Borrowed(&d.tool_text)
-        } else {
-            Cow::Borrowed("")
+        let cut = |text: &'a str| cut_bytes(text, FIELD_BYTES);
+        if field == self.asked && asks {
+            return Cow::Owned(format!("{}\n{}", cut(&d.user_text), d.context_text));
         }
+        Cow::Borrowed(if field == self.user {
+            cut(&d.user_text)
+        } else if field == self.assistant {
+            cut(&d.assistant_text)
+        } else if field == self.context && !asks {
+            cut(&d.context_text)
+        } else if field == self.tool {
+            cut(&d.tool_text)
+        } else {
+            ""
+        })
     }
 }
 
@@ -524,7 +531,7 @@ impl Store {
                 documents::COLUMNS
             ))?;
             let mut rows = q.query(params![COMMIT_ROWS as i64])?;
-            let mut added = Vec::new();
+            let (mut added, mut bytes) = (Vec::new(), 0);
             while let Some(r) = rows.next()? {
                 let (id, d) = documents::read(r)?;
                 // A crash may have left a committed document unmarked.
@@ -533,6 +540,10 @@ impl Store {
                     .add_document(to_tantivy(fields, id, &d))
                     .map_err(failed)?;
                 added.push(id);
+                bytes += d.user_text.len() + d.assistant_text.len() + d.tool_text.len();
+                if bytes > COMMIT_BYTES {
+                    break;
+                }
             }
             let mut q =
                 c.prepare_cached("SELECT id FROM removed_documents WHERE words_done = 0")?;

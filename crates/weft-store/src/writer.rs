@@ -5,7 +5,9 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -27,7 +29,7 @@ pub(crate) struct Writer {
     name: &'static str,
     path: PathBuf,
     sync: Sync,
-    queue: OnceLock<SyncSender<Job>>,
+    thread: OnceLock<(SyncSender<Job>, Option<JoinHandle<()>>)>,
 }
 
 impl Writer {
@@ -36,22 +38,21 @@ impl Writer {
             name,
             path,
             sync,
-            queue: OnceLock::new(),
+            thread: OnceLock::new(),
         }
     }
 
     fn queue(&self) -> Result<&SyncSender<Job>> {
-        if let Some(q) = self.queue.get() {
+        if let Some((q, _)) = self.thread.get() {
             return Ok(q);
         }
         let (tx, rx) = sync_channel(QUEUE);
         let (path, sync) = (self.path.clone(), self.sync);
-        if self.queue.set(tx).is_ok() {
-            std::thread::Builder::new()
-                .name(self.name.into())
-                .spawn(move || run(&path, sync, &rx))?;
-        }
-        self.queue.get().ok_or(StoreError::QueueFull)
+        // A thread that loses the race to be the first ends at once: nobody has its queue.
+        let handle = std::thread::Builder::new()
+            .name(self.name.into())
+            .spawn(move || run(&path, sync, &rx))?;
+        Ok(&self.thread.get_or_init(|| (tx, Some(handle))).0)
     }
 
     /// Runs `f` in a transaction and returns when it is committed; waits where the queue is full.
@@ -90,6 +91,16 @@ impl Writer {
         });
         send(self.queue()?, job)?;
         answer.recv().map_err(|_| gone())?
+    }
+}
+
+impl Drop for Writer {
+    /// Waits for the thread, which leaves a small log behind for whoever opens the file next.
+    fn drop(&mut self) {
+        if let Some((queue, handle)) = self.thread.take() {
+            drop(queue);
+            let _ = handle.map(JoinHandle::join);
+        }
     }
 }
 
@@ -136,7 +147,6 @@ fn run(path: &std::path::Path, sync: Sync, queue: &Receiver<Job>) {
         }
     }
     if let Some(c) = connection {
-        // Leave a small log behind for whoever opens the file next.
         let _ = c.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     }
 }
