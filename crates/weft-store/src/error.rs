@@ -19,6 +19,9 @@ pub enum StoreError {
     /// The store cannot be written.
     #[error("the store is read-only: {0}")]
     ReadOnly(String),
+    /// The operating system refused to read or write.
+    #[error("reading or writing the store failed: {0}")]
+    Io(String),
     /// A file of the store is damaged.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
@@ -70,6 +73,7 @@ impl StoreError {
             Self::ReadOnly(_) => {
                 "check the owner and mode of the data directory, or use --data-dir"
             }
+            Self::Io(_) => "is the disk full or failing? free some space, or use --data-dir",
             Self::Corrupt(_) => "run `weft doctor`; what can be rebuilt is rebuilt with `--fix`",
             Self::Newer { .. } => "the store was written by a newer weft",
             Self::NotInitialized => "run the embed pass: `weft dev embed-spans`, or `weft serve`",
@@ -78,6 +82,14 @@ impl StoreError {
             }
             _ => return None,
         })
+    }
+
+    /// Whether reading may still work while writing does not.
+    pub fn is_write_only(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy(_) | Self::Full(_) | Self::ReadOnly(_) | Self::Io(_)
+        )
     }
 
     pub(crate) fn other(e: impl std::fmt::Display) -> Self {
@@ -94,6 +106,7 @@ impl From<rusqlite::Error> for StoreError {
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 Self::ReadOnly(text)
             }
+            Some(ErrorCode::SystemIoFailure) => Self::Io(text),
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(text),
             _ => Self::Other(text),
         }

@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
 use weft_engine::{CatchUp, Engine};
 
+use crate::out;
 use crate::progress::Bar;
 use crate::report::{hinted, usage};
 use crate::settings::{Settings, Source};
@@ -69,10 +70,19 @@ pub(crate) fn open(settings: &Settings) -> Result<Arc<Engine>> {
         .with_context(|| format!("opening the store in {}", settings.data_dir().display()))
 }
 
-/// Brings the projection up to date, with a bar where it takes long.
+/// Brings the projection up to date, with a bar where it takes long. A store that cannot be written
+/// still answers from what it has.
 pub(crate) fn catch_up(engine: &Engine, quiet: bool) -> Result<CatchUp> {
     let mut bar = Bar::new(quiet);
-    Ok(engine.catch_up(None, &mut |what, done, total| bar.tell(what, done, total))?)
+    match engine.catch_up(None, &mut |what, done, total| bar.tell(what, done, total)) {
+        Ok(done) => Ok(done),
+        Err(e) if e.is_write_only() => {
+            bar.clear();
+            out::note(&format!("note: the index was not brought up to date: {e}"));
+            Ok(CatchUp::default())
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Runs async work to its end.
