@@ -158,18 +158,25 @@ struct Collector<'a> {
     batch: Vec<NewTurn>,
     bytes: usize,
     new_turns: u64,
-    repositories: &'a mut HashMap<(String, String), String>,
-    sessions: &'a mut BTreeSet<String>,
+    shared: &'a mut Shared,
+}
+
+/// What the files of one import share.
+#[derive(Default)]
+struct Shared {
+    repositories: HashMap<(String, String), String>,
+    sessions: BTreeSet<String>,
 }
 
 impl Collector<'_> {
     fn take(&mut self, t: ImportedTurn) -> Result<(), StoreError> {
         let repository = self
+            .shared
             .repositories
             .entry((t.cwd.clone(), t.remote.clone()))
             .or_insert_with_key(|(cwd, remote)| repository::identity(cwd, remote))
             .clone();
-        self.sessions.insert(t.harness_session_id.clone());
+        self.shared.sessions.insert(t.harness_session_id.clone());
         let key = SessionKey {
             harness_id: self.format.harness_id().into(),
             harness_session_id: t.harness_session_id,
@@ -275,6 +282,25 @@ impl Engine {
         Ok((files, unchanged))
     }
 
+    fn collector<'a>(
+        &'a self,
+        format: Format,
+        auth_subject: &'a str,
+        shared: &'a mut Shared,
+    ) -> Collector<'a> {
+        Collector {
+            engine: self,
+            format,
+            source_path: String::new(),
+            auth_subject,
+            demo: false,
+            batch: Vec::new(),
+            bytes: 0,
+            new_turns: 0,
+            shared,
+        }
+    }
+
     /// Imports transcripts. A broken line or file is reported and skipped, and the rest goes on.
     ///
     /// # Errors
@@ -290,25 +316,14 @@ impl Engine {
             unchanged,
             ..ImportReport::default()
         };
-        let mut repositories = HashMap::new();
-        let mut sessions = BTreeSet::new();
+        let mut shared = Shared::default();
         let total = files.len() as u64;
         for found in files {
             report.files += 1;
             progress("importing transcripts", report.files - unchanged, total);
             let (path, name, mark) = look(&found.path);
-            let mut collector = Collector {
-                engine: self,
-                format: found.format,
-                source_path: name.clone(),
-                auth_subject: &options.auth_subject,
-                demo: false,
-                batch: Vec::new(),
-                bytes: 0,
-                new_turns: 0,
-                repositories: &mut repositories,
-                sessions: &mut sessions,
-            };
+            let mut collector = self.collector(found.format, &options.auth_subject, &mut shared);
+            collector.source_path.clone_from(&name);
             let mut store_error = None;
             let read = import::read_file(&path, found.format, &mut |t| {
                 collector.take(t).map_err(|e| {
@@ -336,7 +351,7 @@ impl Engine {
                 report.notable.push(one);
             }
         }
-        report.sessions = sessions.len() as u64;
+        report.sessions = shared.sessions.len() as u64;
         if report.new_turns > 0 {
             self.wake.derive();
         }
@@ -348,21 +363,11 @@ impl Engine {
     /// # Errors
     /// A failure of the store.
     pub fn import_sample(&self) -> Result<SampleReport, StoreError> {
-        let (mut repositories, mut sessions) = (HashMap::new(), BTreeSet::new());
+        let mut shared = Shared::default();
         let mut report = SampleReport::default();
         for text in SAMPLE {
-            let mut collector = Collector {
-                engine: self,
-                format: Format::Claude,
-                source_path: String::new(),
-                auth_subject: "sample",
-                demo: true,
-                batch: Vec::new(),
-                bytes: 0,
-                new_turns: 0,
-                repositories: &mut repositories,
-                sessions: &mut sessions,
-            };
+            let mut collector = self.collector(Format::Claude, "sample", &mut shared);
+            collector.demo = true;
             let mut failed = None;
             let _ = import::read_text(text, Format::Claude, &mut |t| {
                 report.raw_turns += 1;
@@ -378,8 +383,8 @@ impl Engine {
             collector.flush()?;
             report.inserted += collector.new_turns;
         }
-        report.sessions = sessions.len() as u64;
-        for sid in sessions {
+        report.sessions = shared.sessions.len() as u64;
+        for sid in shared.sessions {
             self.derive_session(&SessionKey {
                 harness_id: Format::Claude.harness_id().into(),
                 harness_session_id: sid,

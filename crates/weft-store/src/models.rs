@@ -4,7 +4,7 @@
 //! embedded once however many spans hold it. **Invariant.** A vector always stands under the
 //! identity of its model, and a search reads one model's vectors only.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use weft_core::time::Micros;
 
 use crate::{Result, Store, StoreError};
@@ -94,6 +94,15 @@ pub(crate) fn from_blob(b: &[u8]) -> Vec<f32> {
         .collect()
 }
 
+/// Size of the vectors that the store was prepared for.
+fn stored_dimensions(c: &Connection) -> Result<Option<usize>> {
+    let have: Option<String> = c
+        .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
+        .query_row([META_DIMENSIONS], |r| r.get(0))
+        .optional()?;
+    Ok(have.and_then(|h| h.parse().ok()))
+}
+
 impl Store {
     /// Prepares the store for a model's vectors.
     ///
@@ -105,14 +114,7 @@ impl Store {
             return Ok(m);
         }
         self.index.run(move |c| {
-            let have: Option<String> = c
-                .query_row(
-                    "SELECT value FROM meta WHERE key = ?1",
-                    [META_DIMENSIONS],
-                    |r| r.get(0),
-                )
-                .optional()?;
-            if let Some(have) = have.and_then(|h| h.parse().ok())
+            if let Some(have) = stored_dimensions(c)?
                 && have != dimensions
             {
                 return Err(StoreError::Dimensions {
@@ -162,16 +164,7 @@ impl Store {
 
     /// Size of the stored vectors; `None` where [`Self::ensure_schema`] has never run.
     pub fn embedding_dimensions(&self) -> Result<Option<usize>> {
-        self.readers.with(|c| {
-            let have: Option<String> = c
-                .query_row(
-                    "SELECT value FROM meta WHERE key = ?1",
-                    [META_DIMENSIONS],
-                    |r| r.get(0),
-                )
-                .optional()?;
-            Ok(have.and_then(|h| h.parse().ok()))
-        })
+        self.readers.with(stored_dimensions)
     }
 
     /// Documents after `after` that this model has not settled, by id.
