@@ -46,6 +46,7 @@ pub struct Engine {
     embedder: Result<Arc<Embedder>, String>,
     config: Config,
     wake: worker::Wake,
+    counters: worker::Counters,
 }
 
 impl Engine {
@@ -64,6 +65,7 @@ impl Engine {
             embedder,
             config,
             wake: worker::Wake::default(),
+            counters: worker::Counters::default(),
         }))
     }
 
@@ -75,6 +77,11 @@ impl Engine {
     /// The embedder, or why there is none.
     pub fn embedder(&self) -> Result<&Arc<Embedder>, &str> {
         self.embedder.as_ref().map_err(String::as_str)
+    }
+
+    /// What the workers of this process have done.
+    pub fn counters(&self) -> &worker::Counters {
+        &self.counters
     }
 
     /// The configuration.

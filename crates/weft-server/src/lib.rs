@@ -73,6 +73,22 @@ pub async fn serve_ingest(
         .await
 }
 
+/// Serves a worker's liveness, readiness and counters until `stop`.
+///
+/// # Errors
+/// Where accepting connections fails.
+pub async fn serve_worker(
+    listener: TcpListener,
+    options: Options,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let guard = guard(&listener, &options)?;
+    let router = http::worker(options.engine.clone());
+    axum::serve(listener, http::layered(router, guard, metrics::ingest()))
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
+}
+
 fn guard(listener: &TcpListener, options: &Options) -> std::io::Result<http::Guard> {
     let address = listener.local_addr()?;
     if !is_loopback(&address) && options.token.is_none() {

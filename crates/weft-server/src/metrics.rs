@@ -6,6 +6,7 @@ use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder, exponential_buckets,
 };
+use weft_engine::Engine;
 
 /// Which surface a request came in on.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +129,15 @@ fn text(registry: &Registry) -> String {
         tracing::error!(error = %e, "metrics not encoded");
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Counters of this process's workers, and how much waits for them at this moment.
+pub(crate) fn worker_text(engine: &Engine) -> String {
+    let mut out = engine.counters().text();
+    if let Ok(depth) = engine.store().queue_depth() {
+        out.push_str(&format!("tapes_derive_worker_queue_depth {depth}\n"));
+    }
+    out
 }
 
 pub(crate) fn api_text() -> String {

@@ -77,7 +77,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
     Router::new()
         .route("/ping", get(|| async { Json("pong") }))
-        .route("/metrics", get(|| async { metrics::api_text() }))
+        .route("/metrics", get(api_metrics))
         .route("/openapi", get(openapi::api))
         .route("/v1/stats", get(sessions::stats))
         .route("/v1/sessions", get(sessions::list))
@@ -103,6 +103,35 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(CompressionLayer::new())
+}
+
+async fn api_metrics(State(engine): App) -> Result<String, ApiError> {
+    let workers = blocking(move || metrics::worker_text(&engine)).await?;
+    Ok(metrics::api_text() + &workers)
+}
+
+/// What a worker shows of itself: liveness, readiness, counters.
+pub(crate) fn worker(engine: Arc<Engine>) -> Router {
+    async fn ready(State(engine): App) -> Response {
+        match blocking(move || engine.store().ping()).await {
+            Ok(Ok(())) => (StatusCode::OK, "ok").into_response(),
+            Ok(Err(e)) => {
+                (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {e}")).into_response()
+            }
+            Err(e) => e.into_response(),
+        }
+    }
+    async fn counters(State(engine): App) -> Result<String, ApiError> {
+        blocking(move || metrics::worker_text(&engine)).await
+    }
+    Router::new()
+        .route("/ping", get(|| async { "pong" }))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(counters))
+        .with_state(engine)
+        .fallback(no_route)
+        .method_not_allowed_fallback(wrong_method)
 }
 
 /// The ingest API.

@@ -86,9 +86,71 @@ struct Compat {
     /// The store is always there
     #[arg(long, hide = true, global = true)]
     wait_for_db: bool,
+    /// Not in this version: there is no capture proxy yet
+    #[arg(short, long, hide = true, global = true, value_name = "ADDRESS")]
+    proxy_listen: Option<String>,
+    #[arg(short, long, hide = true, global = true, value_name = "URL")]
+    upstream: Option<String>,
+    #[arg(long, hide = true, global = true, value_name = "NAME")]
+    provider: Option<String>,
+    #[arg(long, hide = true, global = true, value_name = "NAME")]
+    project: Option<String>,
+    #[arg(long, hide = true, global = true, value_name = "URL")]
+    vector_store_target: Option<String>,
+    #[arg(long, hide = true, global = true, value_name = "URL")]
+    cassettes: Vec<String>,
+    #[arg(long, hide = true, global = true, value_name = "DURATION")]
+    cassette_refresh: Option<String>,
+    #[arg(long, visible_alias = "web-ui", hide = true, global = true)]
+    api_web_ui: bool,
 }
 
 impl Compat {
+    /// Says what was asked for and is not there; the rest starts.
+    fn warn(&self) {
+        let given = [
+            (
+                "--proxy-listen",
+                self.proxy_listen.is_some(),
+                "there is no capture proxy yet",
+            ),
+            (
+                "--upstream",
+                self.upstream.is_some(),
+                "there is no capture proxy yet",
+            ),
+            (
+                "--provider",
+                self.provider.is_some(),
+                "there is no capture proxy yet",
+            ),
+            (
+                "--project",
+                self.project.is_some(),
+                "sessions carry their repository instead",
+            ),
+            (
+                "--vector-store-target",
+                self.vector_store_target.is_some(),
+                "vectors live in the store",
+            ),
+            (
+                "--cassettes",
+                !self.cassettes.is_empty(),
+                "there are no cassettes yet",
+            ),
+            (
+                "--cassette-refresh",
+                self.cassette_refresh.is_some(),
+                "there are no cassettes yet",
+            ),
+            ("--api-web-ui", self.api_web_ui, "there is no web page yet"),
+        ];
+        for (flag, _, why) in given.iter().filter(|g| g.1) {
+            tracing::warn!("{flag} is ignored: {why}");
+        }
+    }
+
     fn check(&self) -> Result<()> {
         if self.postgres.as_deref().is_some_and(|d| !d.is_empty()) {
             return Err(hinted(
@@ -142,6 +204,9 @@ enum Service {
         /// Age of the turns that a sweep looks at; negative = all
         #[arg(long, default_value = "24h", allow_hyphen_values = true)]
         sweep_window: String,
+        /// Address of /metrics, /ping, /healthz and /readyz
+        #[arg(long)]
+        metrics_listen: Option<String>,
     },
     /// Embeds what was derived
     EmbedWorker {
@@ -154,6 +219,9 @@ enum Service {
         /// Largest text, bytes; negative = no limit
         #[arg(long, allow_hyphen_values = true)]
         max_text_bytes: Option<i64>,
+        /// Address of /metrics, /ping, /healthz and /readyz
+        #[arg(long)]
+        metrics_listen: Option<String>,
         #[command(flatten)]
         embedding: Embedding,
     },
@@ -213,6 +281,7 @@ async fn bind(what: &str, text: &str) -> Result<TcpListener> {
 struct Plan {
     api: Option<String>,
     ingest: Option<String>,
+    metrics: Option<String>,
     derive: Option<DeriveKnobs>,
     embed: Option<Duration>,
 }
@@ -222,6 +291,7 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
     let mut plan = Plan {
         api: None,
         ingest: None,
+        metrics: None,
         derive: None,
         embed: None,
     };
@@ -250,7 +320,9 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
             max_derive_lag,
             sweep_interval,
             sweep_window,
+            metrics_listen,
         }) => {
+            plan.metrics = metrics_listen;
             let window = match sweep_window.strip_prefix('-') {
                 Some(_) => None,
                 None => Some(duration(&sweep_window).map_err(|e| {
@@ -269,8 +341,10 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
             interval,
             batch_size,
             max_text_bytes,
+            metrics_listen,
             embedding,
         }) => {
+            plan.metrics = metrics_listen;
             embedding.apply(&mut settings);
             settings.flag("embed_worker.batch_size", batch_size.map(|n| n.to_string()));
             settings.flag(
@@ -281,6 +355,7 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
         }
     }
     log(&settings, "info")?;
+    c.compat.warn();
     let engine = open(&settings)?;
     if let Err(e) = engine.embedder() {
         if plan.api.is_none() && plan.embed.is_some() {
@@ -312,6 +387,10 @@ async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
         Some(a) => Some(bind("ingest API", a).await?),
         None => None,
     };
+    let metrics = match &plan.metrics {
+        Some(a) => Some(bind("worker metrics", a).await?),
+        None => None,
+    };
     let mut workers = Workers::new(engine);
     if let Some(knobs) = plan.derive {
         workers.derive(knobs);
@@ -324,7 +403,10 @@ async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
         services.spawn(weft_server::serve_api(l, options.clone(), stop.clone()));
     }
     if let Some(l) = ingest {
-        services.spawn(weft_server::serve_ingest(l, options, stop.clone()));
+        services.spawn(weft_server::serve_ingest(l, options.clone(), stop.clone()));
+    }
+    if let Some(l) = metrics {
+        services.spawn(weft_server::serve_worker(l, options, stop.clone()));
     }
     let mut failed = None;
     tokio::select! {

@@ -306,6 +306,75 @@ fn ingest_refuses_what_it_cannot_read() {
 }
 
 #[test]
+fn split_services_share_one_store_and_show_their_counters() {
+    let home = Home::new();
+    let s = Server::start(&home, &["ingest"]);
+    post(
+        &format!("{}/v1/ingest", s.ingest),
+        &turn("e2e", "req1", "split question", "split answer"),
+    );
+    let worker = |args: &[&str]| {
+        let mut all = vec!["serve"];
+        all.extend(args);
+        all.extend(["--metrics-listen", "127.0.0.1:0", "--log-format", "json"]);
+        let mut child = home
+            .command(&all)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines =
+            std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        let url = loop {
+            let line = lines.next().unwrap().unwrap();
+            // Structured logs are one JSON object a line.
+            let v: Value = serde_json::from_str(&line).unwrap();
+            let text = v["fields"]["message"].as_str().unwrap().to_owned();
+            if let Some(at) = text.find("http://") {
+                break text[at..].to_owned();
+            }
+        };
+        std::thread::spawn(move || lines.for_each(drop));
+        (child, url)
+    };
+    let (mut derive, derive_url) = worker(&[
+        "derive-worker",
+        "--debounce",
+        "0s",
+        "--poll-interval",
+        "100ms",
+    ]);
+    let (mut embed, embed_url) = worker(&["embed-worker", "--interval", "200ms"]);
+    let mut api = Server::start(&home, &["api", "--proxy-listen", ":0", "--api-web-ui"]);
+    let url = format!("{}/v1/search/spans?query=split", api.api);
+    until(&mut api, "both workers", &url, |v| v["count"] == 1);
+    assert!(
+        api.log
+            .lock()
+            .unwrap()
+            .contains("--proxy-listen is ignored")
+    );
+    for base in [&derive_url, &embed_url] {
+        assert_eq!(get(&format!("{base}/ping")).body, "pong");
+        assert_eq!(get(&format!("{base}/healthz")).body, "ok");
+        assert_eq!(get(&format!("{base}/readyz")).status, 200);
+    }
+    assert!(
+        get(&format!("{derive_url}/metrics"))
+            .body
+            .contains("tapes_derive_worker_derives_total{result=\"ok\"} 1")
+    );
+    assert!(
+        get(&format!("{embed_url}/metrics"))
+            .body
+            .contains("tapes_embed_worker_spans_embedded_total 1")
+    );
+    for child in [&mut derive, &mut embed] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
 fn seeding_is_idempotent_and_marked() {
     let home = Home::new();
     let s = Server::start(&home, &["api"]);
