@@ -90,6 +90,29 @@ fn create_private(path: &Path) -> Result<()> {
     }
 }
 
+const IN_USE_FILE: &str = "in-use.lock";
+
+/// Takes the lock that every process with the store open shares. A store on a read-only medium has
+/// none, and needs none: nobody can replace its files.
+pub(crate) fn mark_in_use(dir: &Path) -> Option<std::fs::File> {
+    let path = dir.join(IN_USE_FILE);
+    create_private(&path).ok()?;
+    let file = std::fs::File::open(path).ok()?;
+    file.lock_shared().ok()?;
+    Some(file)
+}
+
+/// Takes the lock alone, which is possible only while no process has the store open.
+pub(crate) fn lock_alone(dir: &Path) -> Result<std::fs::File> {
+    let path = dir.join(IN_USE_FILE);
+    create_private(&path)?;
+    let file = std::fs::File::open(path)?;
+    file.try_lock().map_err(|_| {
+        StoreError::Busy("it is open in another process, which has to end first".into())
+    })?;
+    Ok(file)
+}
+
 fn migrate(path: &Path, migrations: &[&str], sync: Sync) -> Result<()> {
     let known = migrations.len() as i64;
     let check = |found: i64| {

@@ -143,7 +143,14 @@ impl Store {
 
     /// Throws away everything but the truth. The store has to be opened again afterwards, and every
     /// session is queued for derivation.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] where another process has the store open.
     pub fn remove_index(dir: &Path) -> Result<()> {
+        if !dir.is_dir() {
+            return Ok(());
+        }
+        let _alone = db::lock_alone(dir)?;
         for file in [db::INDEX_FILE, "index.db-wal", "index.db-shm"] {
             match std::fs::remove_file(dir.join(file)) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),

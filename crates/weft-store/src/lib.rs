@@ -53,6 +53,8 @@ pub struct Store {
     index: writer::Writer,
     words: word_index::WordIndex,
     vectors: vector_index::VectorIndexes,
+    /// Tells others that the store is open; the lock goes with the file.
+    _in_use: Option<std::fs::File>,
 }
 
 impl Store {
@@ -66,6 +68,7 @@ impl Store {
         let truth = dir.join(db::TRUTH_FILE);
         let index = dir.join(db::INDEX_FILE);
         Ok(Arc::new(Self {
+            _in_use: db::mark_in_use(dir),
             readers: db::Readers::new(&index, &truth),
             truth: writer::Writer::new("weft-truth", truth, db::Sync::Full),
             index: writer::Writer::new("weft-index", index, db::Sync::Normal),

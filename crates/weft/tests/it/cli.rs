@@ -334,6 +334,12 @@ fn tapesctl_speaks_its_documents_forms() {
     tapesctl(&["config", "set", "tapes-url", &s.api]);
     assert!(tapesctl(&["search", "aardvark"]).contains("trc_req1/llm_req1"));
     assert!(tapesctl(&["sessions", "list"]).contains("e2e"));
+    // What a server has open is not thrown away under it.
+    let (code, text) = home.fails(&["doctor", "--rebuild"]);
+    assert!(
+        code == 1 && text.contains("open in another process"),
+        "{text}"
+    );
 }
 
 #[test]
