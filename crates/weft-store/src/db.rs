@@ -12,7 +12,11 @@ pub(crate) const TRUTH_FILE: &str = "weft.db";
 pub(crate) const INDEX_FILE: &str = "index.db";
 
 /// How long a statement waits for another process.
-const BUSY: Duration = Duration::from_secs(10);
+const BUSY: Duration = if cfg!(test) {
+    Duration::from_millis(200)
+} else {
+    Duration::from_secs(10)
+};
 const MAX_IDLE_READERS: usize = 8;
 /// Size that a write-ahead log is cut back to.
 const LOG_BYTES: i64 = 64 << 20;

@@ -125,3 +125,27 @@ impl From<std::io::Error> for StoreError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_apart_by_what_can_be_done() {
+        let of = |code: i32| {
+            StoreError::from(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(code),
+                None,
+            ))
+        };
+        // Codes of https://www.sqlite.org/rescode.html
+        assert!(matches!(of(5), StoreError::Busy(_)));
+        assert!(matches!(of(8), StoreError::ReadOnly(_)));
+        assert!(matches!(of(10), StoreError::Io(_)));
+        assert!(matches!(of(11), StoreError::Corrupt(_)));
+        assert!(matches!(of(13), StoreError::Full(_)));
+        for code in [5, 8, 10, 11, 13] {
+            assert!(of(code).hint().is_some(), "{code}");
+        }
+    }
+}

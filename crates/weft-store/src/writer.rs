@@ -186,3 +186,56 @@ fn group(c: &mut Connection, first: Job, queue: &Receiver<Job>) -> Result<()> {
     }
     committed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn writer(dir: &std::path::Path) -> (Arc<Writer>, PathBuf) {
+        let path = dir.join("w.db");
+        let w = Writer::new("test", path.clone(), Sync::Full);
+        w.run(|c| Ok(c.execute_batch("CREATE TABLE t (n INTEGER UNIQUE)")?))
+            .expect("table");
+        (Arc::new(w), path)
+    }
+
+    fn insert(w: &Writer, n: i64) -> Result<usize> {
+        w.run(move |c| Ok(c.execute("INSERT INTO t VALUES (?1)", [n])?))
+    }
+
+    #[test]
+    fn a_file_locked_by_another_process_is_busy_and_then_works() {
+        let dir = tempfile::tempdir().expect("dir");
+        let (w, path) = writer(dir.path());
+        let other = Connection::open(path).expect("other");
+        other.execute_batch("BEGIN IMMEDIATE").expect("lock");
+        assert!(matches!(insert(&w, 1), Err(StoreError::Busy(_))));
+        other.execute_batch("ROLLBACK").expect("unlock");
+        assert_eq!(insert(&w, 1).expect("insert"), 1);
+    }
+
+    #[test]
+    fn one_failure_in_a_group_does_not_undo_the_others() {
+        let dir = tempfile::tempdir().expect("dir");
+        let (w, path) = writer(dir.path());
+        let threads: Vec<_> = (0..64)
+            .map(|i| {
+                let w = w.clone();
+                std::thread::spawn(move || insert(&w, i % 32).is_ok())
+            })
+            .collect();
+        let done = threads
+            .into_iter()
+            .filter_map(|t| t.join().ok())
+            .filter(|ok| *ok)
+            .count();
+        assert_eq!(done, 32);
+        drop(w);
+        let rows: i64 = Connection::open(path)
+            .expect("open")
+            .query_row("SELECT count(*) FROM t", [], |r| r.get(0))
+            .expect("count");
+        assert_eq!(rows, 32);
+    }
+}
