@@ -41,7 +41,8 @@ pub fn answer(query: &str, a: &Answer) -> Value {
 /// # Errors
 /// As the route.
 pub fn session_traces(engine: &Engine, id: &str, preview: bool) -> Result<Value, Refusal> {
-    Ok(traces::session_traces(engine, id, preview)?)
+    let body = traces::session_traces(engine, id, preview)?;
+    Ok(serde_json::to_value(body).unwrap_or_default())
 }
 
 /// `GET /v1/traces/{trace_id}`.

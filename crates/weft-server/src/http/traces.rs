@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 use weft_core::span::SCHEMA;
 use weft_engine::Engine;
@@ -11,7 +14,7 @@ use weft_engine::Engine;
 use super::sessions::{load, uuid};
 use super::{ApiError, App, Params, blocking, dto};
 
-fn to_value(v: impl serde::Serialize) -> Value {
+fn to_value(v: impl Serialize) -> Value {
     serde_json::to_value(v).unwrap_or_default()
 }
 
@@ -20,39 +23,67 @@ pub(super) async fn of_session(
     State(engine): App,
     Path(id): Path<String>,
     p: Params,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let id = uuid(&id, "id must be a valid UUID")?;
     let preview = p.get("payload") == Some("preview");
-    blocking(move || session_traces(&engine, &id, preview).map(Json)).await?
+    // A long session is large: it is written as text here, not on the threads that serve everybody.
+    let body = blocking(move || {
+        let traces = session_traces(&engine, &id, preview)?;
+        serde_json::to_vec(&traces).map_err(|e| {
+            tracing::error!(error = %e, "failed to write session traces");
+            ApiError(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "failed to load session traces".into(),
+            )
+        })
+    })
+    .await??;
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// A trace with its spans.
+#[derive(Debug, Serialize)]
+struct TraceWithSpans {
+    trace: dto::TraceItem,
+    spans: Vec<dto::SpanItem>,
 }
 
 /// A session with its traces, spans and links.
-pub(crate) fn session_traces(engine: &Engine, id: &str, preview: bool) -> Result<Value, ApiError> {
+#[derive(Debug, Serialize)]
+pub(crate) struct SessionTraces {
+    schema: &'static str,
+    session: dto::SessionItem,
+    traces: Vec<TraceWithSpans>,
+    links: Vec<dto::LinkItem>,
+}
+
+/// A session with its traces, spans and links.
+pub(crate) fn session_traces(
+    engine: &Engine,
+    id: &str,
+    preview: bool,
+) -> Result<SessionTraces, ApiError> {
     let session = load(engine, id)?;
     let failed = ApiError::failed("failed to load session traces");
     let traces = engine.store().traces(id).map_err(&failed)?;
-    let mut spans: HashMap<String, Vec<Value>> = HashMap::new();
+    let mut spans: HashMap<String, Vec<dto::SpanItem>> = HashMap::new();
     for s in engine.store().session_spans(id).map_err(&failed)? {
         let item = dto::span(s, preview);
-        spans
-            .entry(item.trace_id.clone())
-            .or_default()
-            .push(to_value(item));
+        spans.entry(item.trace_id.clone()).or_default().push(item);
     }
     let links = engine.store().session_links(id).map_err(&failed)?;
-    let traces: Vec<Value> = traces
-        .into_iter()
-        .map(|t| {
-            let spans = spans.remove(&t.trace.trace_id).unwrap_or_default();
-            json!({"trace": to_value(dto::trace(t)), "spans": spans})
-        })
-        .collect();
-    Ok(json!({
-        "schema": SCHEMA,
-        "session": to_value(dto::session(session, weft_engine::now())),
-        "traces": traces,
-        "links": links.into_iter().map(|l| to_value(dto::link(l))).collect::<Vec<_>>(),
-    }))
+    Ok(SessionTraces {
+        schema: SCHEMA,
+        session: dto::session(session, weft_engine::now()),
+        traces: traces
+            .into_iter()
+            .map(|t| TraceWithSpans {
+                spans: spans.remove(&t.trace.trace_id).unwrap_or_default(),
+                trace: dto::trace(t),
+            })
+            .collect(),
+        links: links.into_iter().map(dto::link).collect(),
+    })
 }
 
 /// `GET /v1/traces?session_id=`.
