@@ -119,7 +119,7 @@ fn member(o: &Map<String, Value>, scope: &str, name: &str) -> Result<String, Str
 
 /// Spells the member names of a reduced response as the format has them.
 fn fold_names(v: Value) -> Value {
-    const NAMES: [&str; 33] = [
+    const NAMES: [&str; 30] = [
         "model",
         "created_at",
         "message",
@@ -150,9 +150,6 @@ fn fold_names(v: Value) -> Value {
         "cache_read_input_tokens",
         "total_duration_ns",
         "prompt_duration_ns",
-        "session",
-        "request",
-        "meta",
     ];
     match v {
         Value::Object(o) => {

@@ -60,9 +60,7 @@ impl Engine {
         }
         Ok(done)
     }
-}
 
-impl Engine {
     /// Whether there is something to embed that needs no other process.
     fn embed_waiting(&self) -> Result<bool, StoreError> {
         let Ok(e) = self.embedder() else {
