@@ -6,7 +6,8 @@ use serde_json::Value;
 use weft_capture::decode::decode;
 use weft_core::block::ChatResponse;
 use weft_core::derive::{
-    Deriver, Report, SOURCE_IMPORT, SOURCE_TRANSCRIPT, TranscriptFile, TurnRow, captured_at,
+    Deriver, MAX_SAMPLES, Report, SOURCE_IMPORT, SOURCE_TRANSCRIPT, TranscriptFile, TurnRow,
+    captured_at,
 };
 use weft_core::provider;
 use weft_core::time::Micros;
@@ -280,9 +281,9 @@ fn add(total: &mut Report, r: Report) {
     total.web_summary_attached += r.web_summary_attached;
     total.plans_attached += r.plans_attached;
     total.parse_failures.extend(r.parse_failures);
-    total.parse_failures.truncate(20);
+    total.parse_failures.truncate(MAX_SAMPLES);
     total.unattached_actions.extend(r.unattached_actions);
-    total.unattached_actions.truncate(20);
+    total.unattached_actions.truncate(MAX_SAMPLES);
     for (k, n) in r.call_kinds {
         *total.call_kinds.entry(k).or_default() += n;
     }

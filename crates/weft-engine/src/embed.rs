@@ -150,18 +150,12 @@ impl Pass<'_> {
         for piece in pieces {
             match self.embedder.embed(&piece) {
                 Ok(v) => out.extend(v),
+                Err(e) if !e.is_oversize() => return Err(e),
                 Err(EmbedError::Api {
                     status,
                     code,
                     message,
-                }) if depth >= MAX_SPLIT_DEPTH
-                    && EmbedError::Api {
-                        status,
-                        code: code.clone(),
-                        message: message.clone(),
-                    }
-                    .is_oversize() =>
-                {
+                }) if depth >= MAX_SPLIT_DEPTH => {
                     return Err(EmbedError::Api {
                         status,
                         code,
@@ -170,13 +164,12 @@ impl Pass<'_> {
                         ),
                     });
                 }
-                Err(e) if e.is_oversize() => {
+                Err(e) => {
                     let n = e
                         .requested_tokens()
                         .unwrap_or_else(|| estimated_tokens(&piece));
                     self.split(&piece, n, depth + 1, out)?;
                 }
-                Err(e) => return Err(e),
             }
         }
         Ok(())

@@ -220,9 +220,12 @@ impl Engine {
             .into_iter()
             .map(|h| (scores.get(&h.id).copied().unwrap_or_default(), h))
             .collect();
-        hits.sort_by(|a, b| {
-            let key = |h: &SpanHit| (h.document.trace_id.clone(), h.document.span_id.clone());
-            b.0.total_cmp(&a.0).then_with(|| key(&a.1).cmp(&key(&b.1)))
+        hits.sort_by(|(a_score, a), (b_score, b)| {
+            let (a, b) = (&a.document, &b.document);
+            b_score
+                .total_cmp(a_score)
+                .then_with(|| a.trace_id.cmp(&b.trace_id))
+                .then_with(|| a.span_id.cmp(&b.span_id))
         });
         hits.truncate(q.limit);
         let hits = hits
@@ -317,20 +320,29 @@ impl Engine {
                 },
             });
         }
-        found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.id.cmp(&b.id)));
+        best_first(&mut found);
         spread_over_traces(&mut found);
         // The same words said twice in a session are one answer.
         let mut seen = HashSet::new();
         found.retain(|f| seen.insert((f.hit.session_id.clone(), f.text.clone())));
         found.truncate(q.limit);
         let mut hits = Vec::with_capacity(found.len());
+        // Hits often share a session; each is looked up once.
+        let mut gone: HashMap<String, bool> = HashMap::new();
         for Found { id, text, mut hit } in found {
             let s = snippet::excerpt(&text, &query_words, SNIPPET);
             (hit.snippet, hit.marks) = (s.text, s.marks);
             if q.context > 0 {
                 hit.around = self.store.around(&hit.session_id, id, q.context)?;
             }
-            hit.source_gone = self.source_gone(&hit.session_id)?;
+            hit.source_gone = match gone.get(&hit.session_id) {
+                Some(known) => *known,
+                None => {
+                    let is_gone = self.source_gone(&hit.session_id)?;
+                    gone.insert(hit.session_id.clone(), is_gone);
+                    is_gone
+                }
+            };
             hits.push(hit);
         }
         let model = self.current_model().ok();
@@ -360,6 +372,11 @@ struct Found {
     hit: Hit,
 }
 
+/// The best score first, then the older document.
+fn best_first(found: &mut [Found]) {
+    found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.id.cmp(&b.id)));
+}
+
 /// Puts further spans of a trace behind: a long turn must not fill the answer. The list is sorted
 /// before and after; what makes a quotation exact is left alone.
 fn spread_over_traces(found: &mut [Found]) {
@@ -370,7 +387,7 @@ fn spread_over_traces(found: &mut [Found]) {
         f.hit.score = base + (f.hit.score - base) * SAME_TRACE.powi(*before);
         *before += 1;
     }
-    found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.id.cmp(&b.id)));
+    best_first(found);
 }
 
 /// Whether `text` holds `lower`, which is in lower case.

@@ -1,6 +1,6 @@
 //! The derived rows: traces, spans, links, rollups. Written whole, one session at a time.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use serde_json::Value;
 use weft_core::block::ContentBlock;
 use weft_core::derive::Projection;
@@ -347,19 +347,19 @@ impl Store {
 
     /// Spans of a trace by position.
     pub fn spans(&self, trace_id: &str) -> Result<Vec<SpanRow>> {
-        self.spans_where("trace_id = ?1 ORDER BY seq", trace_id)
+        self.spans_where("trace_id = ?1 ORDER BY seq", [trace_id])
     }
 
     /// Spans of a session by trace, then position.
     pub fn session_spans(&self, session_id: &str) -> Result<Vec<SpanRow>> {
-        self.spans_where("session_id = ?1 ORDER BY trace_id, seq", session_id)
+        self.spans_where("session_id = ?1 ORDER BY trace_id, seq", [session_id])
     }
 
-    fn spans_where(&self, clause: &str, value: &str) -> Result<Vec<SpanRow>> {
+    fn spans_where(&self, clause: &str, values: impl Params) -> Result<Vec<SpanRow>> {
         self.readers.with(|c| {
             let mut q =
                 c.prepare_cached(&format!("SELECT {SPAN_COLUMNS} FROM spans WHERE {clause}"))?;
-            let mut rows = q.query([value])?;
+            let mut rows = q.query(values)?;
             let mut out = Vec::new();
             while let Some(r) = rows.next()? {
                 out.push(read_span(r)?);
@@ -370,13 +370,8 @@ impl Store {
 
     /// One span.
     pub fn span(&self, trace_id: &str, span_id: &str) -> Result<Option<SpanRow>> {
-        self.readers.with(|c| {
-            let mut q = c.prepare_cached(&format!(
-                "SELECT {SPAN_COLUMNS} FROM spans WHERE trace_id = ?1 AND span_id = ?2"
-            ))?;
-            let mut rows = q.query([trace_id, span_id])?;
-            rows.next()?.map(read_span).transpose()
-        })
+        let mut found = self.spans_where("trace_id = ?1 AND span_id = ?2", [trace_id, span_id])?;
+        Ok(found.pop())
     }
 
     /// Links of a session, by primary key.

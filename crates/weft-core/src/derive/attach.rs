@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Deriver, classify};
+use super::{Deriver, MAX_SAMPLES, classify};
 use crate::block::{ContentBlock, Message};
 use crate::project::cut_bytes;
 
@@ -51,7 +51,6 @@ const TOOL_HEADS: [&str; 23] = [
 const PROBE: usize = 22;
 /// Fewer bytes than this match nothing.
 const MIN_REMAINDER: usize = 6;
-const MAX_SAMPLES: usize = 20;
 
 /// Lower case, without `$` and quotes, white space collapsed.
 fn norm(text: &str) -> String {

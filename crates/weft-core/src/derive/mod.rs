@@ -123,6 +123,9 @@ struct Tool {
     consumed: bool,
 }
 
+/// Samples that a [`Report`] keeps of each kind of failure, at most.
+pub const MAX_SAMPLES: usize = 20;
+
 /// Counters of a derivation pass.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Report {
@@ -132,7 +135,7 @@ pub struct Report {
     pub parsed_turns: u64,
     /// Calls without a usable response.
     pub raw_only_turns: u64,
-    /// Calls that could not be read, at most 20 samples.
+    /// Calls that could not be read, at most [`MAX_SAMPLES`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parse_failures: Vec<String>,
     /// How many rows could not be read.
@@ -148,7 +151,7 @@ pub struct Report {
     pub judged_actions: u64,
     /// Actions whose tool call was found.
     pub attached_verdicts: u64,
-    /// Actions whose tool call was not found, at most 20 samples.
+    /// Actions whose tool call was not found, at most [`MAX_SAMPLES`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unattached_actions: Vec<String>,
     /// Web summaries joined with their tool call.
@@ -206,7 +209,7 @@ impl Deriver {
             Ok(request) => request,
             Err(e) => {
                 self.report.failed += 1;
-                if self.report.parse_failures.len() < 20 {
+                if self.report.parse_failures.len() < MAX_SAMPLES {
                     self.report.parse_failures.push(format!(
                         "raw_turn id={} request_id={}: {e}",
                         row.id, row.request_id

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -263,12 +263,9 @@ async fn one(service: &Service, headers: &HeaderMap, call: Value) -> Result<Stri
         header::ACCEPT,
         HeaderValue::from_static("application/json, text/event-stream"),
     );
-    for name in [PROTOCOL, "host"] {
-        if let Some(v) = headers.get(name) {
-            h.insert(
-                axum::http::HeaderName::from_bytes(name.as_bytes()).unwrap_or(header::HOST),
-                v.clone(),
-            );
+    for name in [HeaderName::from_static(PROTOCOL), header::HOST] {
+        if let Some(v) = headers.get(&name) {
+            h.insert(name, v.clone());
         }
     }
     let response = service.handle(request).await;
