@@ -1,0 +1,3 @@
+//! Tests of weft-code over its public interface.
+
+mod languages;
