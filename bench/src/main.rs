@@ -8,6 +8,7 @@
     reason = "a benchmark prints tables"
 )]
 
+mod code;
 mod fixture;
 mod quality;
 mod speed;
@@ -15,12 +16,15 @@ mod speed;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask bench <what>
+  code --repos DIR [--questions FILE] [--out DIR] [--tune] [--no-rg] [--verbose]
+                     code search on labelled questions, beside ripgrep and its own legs
   quality            LoCoMo and BEAM: hybrid beside words alone and vectors alone
   speed [ROWS …]     ingest, derive, embed, search, cold start, sizes [default: 10000 100000]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.first().map(String::as_str) {
+        Some("code") => code::run(&args[1..]),
         Some("quality") => quality::run(),
         Some("speed") => speed::run(&args[1..]),
         _ => {

@@ -18,13 +18,13 @@ struct Question {
     evidence: HashSet<String>,
 }
 
-fn shared(name: &str) -> PathBuf {
+pub(crate) fn shared(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../shared/data/quality")
         .join(name)
 }
 
-fn lines(path: &Path) -> Result<Vec<Value>> {
+pub(crate) fn lines(path: &Path) -> Result<Vec<Value>> {
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
     let mut text = String::new();
     if path.extension().is_some_and(|e| e == "gz") {
@@ -38,7 +38,7 @@ fn lines(path: &Path) -> Result<Vec<Value>> {
         .collect::<Result<_, _>>()?)
 }
 
-fn s(v: &Value, k: &str) -> String {
+pub(crate) fn s(v: &Value, k: &str) -> String {
     match &v[k] {
         Value::String(s) => s.clone(),
         Value::Null => String::new(),

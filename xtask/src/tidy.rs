@@ -8,14 +8,21 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 /// What each crate may depend on inside of the workspace; development dependencies are free.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("weft-core", &[]),
     ("weft-store", &["weft-core"]),
     ("weft-capture", &["weft-core"]),
     ("weft-embed", &["weft-core"]),
+    ("weft-code", &["weft-core"]),
     (
         "weft-engine",
-        &["weft-core", "weft-store", "weft-capture", "weft-embed"],
+        &[
+            "weft-core",
+            "weft-store",
+            "weft-capture",
+            "weft-embed",
+            "weft-code",
+        ],
     ),
     ("weft-server", &["weft-core", "weft-engine"]),
     ("weft", &["weft-core", "weft-engine", "weft-server"]),
@@ -34,9 +41,12 @@ const ALLOWED: [(&str, &[&str]); 10] = [
 ];
 
 /// Outside crates that only some rooms may know.
-const CONFINED: [(&str, &[&str]); 8] = [
+const CONFINED: [(&str, &[&str]); 11] = [
     ("rusqlite", &["weft-store", "weft-bench"]),
     ("tantivy", &["weft-store", "weft-bench"]),
+    ("gix", &["weft-code"]),
+    ("tree-sitter", &["weft-code"]),
+    ("notify", &["weft-code"]),
     ("axum", &["weft-server"]),
     ("rmcp", &["weft-server"]),
     ("clap", &["weft", "weft-bench"]),

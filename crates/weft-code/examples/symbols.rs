@@ -29,5 +29,8 @@ fn main() {
             );
         }
     }
-    println!("{symbols} symbols of {bytes} bytes in {:?}", started.elapsed());
+    println!(
+        "{symbols} symbols of {bytes} bytes in {:?}",
+        started.elapsed()
+    );
 }

@@ -39,32 +39,125 @@ use Language as L;
 
 /// Name, language, grammar, extensions. JSX is JavaScript with the same grammar.
 const TABLE: [(&str, Language, LanguageFn, &[&str]); 27] = [
-    ("bash", L::Bash, tree_sitter_bash::LANGUAGE, &["sh", "bash", "zsh", "bats", "ksh"]),
+    (
+        "bash",
+        L::Bash,
+        tree_sitter_bash::LANGUAGE,
+        &["sh", "bash", "zsh", "bats", "ksh"],
+    ),
     ("c", L::C, tree_sitter_c::LANGUAGE, &["c", "h"]),
-    ("csharp", L::CSharp, tree_sitter_c_sharp::LANGUAGE, &["cs", "csx"]),
-    ("cpp", L::Cpp, tree_sitter_cpp::LANGUAGE, &["cc", "cpp", "cxx", "c++", "hh", "hpp", "hxx", "h++", "inl", "ipp", "tpp", "cu", "cuh", "inc"]),
-    ("css", L::Css, tree_sitter_css::LANGUAGE, &["css", "scss", "less"]),
-    ("elixir", L::Elixir, tree_sitter_elixir::LANGUAGE, &["ex", "exs"]),
+    (
+        "csharp",
+        L::CSharp,
+        tree_sitter_c_sharp::LANGUAGE,
+        &["cs", "csx"],
+    ),
+    (
+        "cpp",
+        L::Cpp,
+        tree_sitter_cpp::LANGUAGE,
+        &[
+            "cc", "cpp", "cxx", "c++", "hh", "hpp", "hxx", "h++", "inl", "ipp", "tpp", "cu", "cuh",
+            "inc",
+        ],
+    ),
+    (
+        "css",
+        L::Css,
+        tree_sitter_css::LANGUAGE,
+        &["css", "scss", "less"],
+    ),
+    (
+        "elixir",
+        L::Elixir,
+        tree_sitter_elixir::LANGUAGE,
+        &["ex", "exs"],
+    ),
     ("go", L::Go, tree_sitter_go::LANGUAGE, &["go"]),
-    ("haskell", L::Haskell, tree_sitter_haskell::LANGUAGE, &["hs"]),
-    ("html", L::Html, tree_sitter_html::LANGUAGE, &["html", "htm", "xhtml"]),
+    (
+        "haskell",
+        L::Haskell,
+        tree_sitter_haskell::LANGUAGE,
+        &["hs"],
+    ),
+    (
+        "html",
+        L::Html,
+        tree_sitter_html::LANGUAGE,
+        &["html", "htm", "xhtml"],
+    ),
     ("java", L::Java, tree_sitter_java::LANGUAGE, &["java"]),
-    ("javascript", L::JavaScript, tree_sitter_javascript::LANGUAGE, &["js", "jsx", "mjs", "cjs"]),
-    ("json", L::Json, tree_sitter_json::LANGUAGE, &["json", "jsonc", "json5"]),
-    ("kotlin", L::Kotlin, tree_sitter_kotlin_ng::LANGUAGE, &["kt", "kts"]),
+    (
+        "javascript",
+        L::JavaScript,
+        tree_sitter_javascript::LANGUAGE,
+        &["js", "jsx", "mjs", "cjs"],
+    ),
+    (
+        "json",
+        L::Json,
+        tree_sitter_json::LANGUAGE,
+        &["json", "jsonc", "json5"],
+    ),
+    (
+        "kotlin",
+        L::Kotlin,
+        tree_sitter_kotlin_ng::LANGUAGE,
+        &["kt", "kts"],
+    ),
     ("lua", L::Lua, tree_sitter_lua::LANGUAGE, &["lua"]),
-    ("markdown", L::Markdown, tree_sitter_md::LANGUAGE, &["md", "markdown", "mdx"]),
-    ("php", L::Php, tree_sitter_php::LANGUAGE_PHP, &["php", "phtml"]),
-    ("python", L::Python, tree_sitter_python::LANGUAGE, &["py", "pyi", "pyw"]),
-    ("ruby", L::Ruby, tree_sitter_ruby::LANGUAGE, &["rb", "rake", "gemspec", "ru"]),
+    (
+        "markdown",
+        L::Markdown,
+        tree_sitter_md::LANGUAGE,
+        &["md", "markdown", "mdx"],
+    ),
+    (
+        "php",
+        L::Php,
+        tree_sitter_php::LANGUAGE_PHP,
+        &["php", "phtml"],
+    ),
+    (
+        "python",
+        L::Python,
+        tree_sitter_python::LANGUAGE,
+        &["py", "pyi", "pyw"],
+    ),
+    (
+        "ruby",
+        L::Ruby,
+        tree_sitter_ruby::LANGUAGE,
+        &["rb", "rake", "gemspec", "ru"],
+    ),
     ("rust", L::Rust, tree_sitter_rust::LANGUAGE, &["rs"]),
-    ("scala", L::Scala, tree_sitter_scala::LANGUAGE, &["scala", "sc", "sbt"]),
+    (
+        "scala",
+        L::Scala,
+        tree_sitter_scala::LANGUAGE,
+        &["scala", "sc", "sbt"],
+    ),
     ("sql", L::Sql, tree_sitter_sequel::LANGUAGE, &["sql"]),
     ("swift", L::Swift, tree_sitter_swift::LANGUAGE, &["swift"]),
     ("toml", L::Toml, tree_sitter_toml_ng::LANGUAGE, &["toml"]),
-    ("tsx", L::Tsx, tree_sitter_typescript::LANGUAGE_TSX, &["tsx"]),
-    ("typescript", L::TypeScript, tree_sitter_typescript::LANGUAGE_TYPESCRIPT, &["ts", "mts", "cts"]),
-    ("yaml", L::Yaml, tree_sitter_yaml::LANGUAGE, &["yaml", "yml"]),
+    (
+        "tsx",
+        L::Tsx,
+        tree_sitter_typescript::LANGUAGE_TSX,
+        &["tsx"],
+    ),
+    (
+        "typescript",
+        L::TypeScript,
+        tree_sitter_typescript::LANGUAGE_TYPESCRIPT,
+        &["ts", "mts", "cts"],
+    ),
+    (
+        "yaml",
+        L::Yaml,
+        tree_sitter_yaml::LANGUAGE,
+        &["yaml", "yml"],
+    ),
     ("zig", L::Zig, tree_sitter_zig::LANGUAGE, &["zig", "zon"]),
 ];
 
@@ -88,7 +181,9 @@ impl Language {
     pub fn of_path(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         match name {
-            "Rakefile" | "Gemfile" | "Vagrantfile" | "Podfile" | "Fastfile" => return Some(L::Ruby),
+            "Rakefile" | "Gemfile" | "Vagrantfile" | "Podfile" | "Fastfile" => {
+                return Some(L::Ruby);
+            }
             ".bashrc" | ".bash_profile" | ".profile" | ".zshrc" | "PKGBUILD" => {
                 return Some(L::Bash);
             }
@@ -141,9 +236,18 @@ impl Language {
 fn looks_like_cpp(text: &str) -> bool {
     text.lines().take(2_000).any(|line| {
         let line = line.trim_start();
-        ["class ", "namespace ", "template <", "template<", "using ", "public:", "private:", "constexpr "]
-            .iter()
-            .any(|w| line.starts_with(w))
+        [
+            "class ",
+            "namespace ",
+            "template <",
+            "template<",
+            "using ",
+            "public:",
+            "private:",
+            "constexpr ",
+        ]
+        .iter()
+        .any(|w| line.starts_with(w))
             || line.contains("std::")
     })
 }
@@ -167,7 +271,10 @@ mod tests {
     fn languages_by_name_shebang_and_content() {
         assert_eq!(Language::of_path("src/a.TS"), Some(L::TypeScript));
         assert_eq!(Language::of_path("Makefile"), None);
-        assert_eq!(Language::of("bin/run", "#!/usr/bin/env python3\n"), Some(L::Python));
+        assert_eq!(
+            Language::of("bin/run", "#!/usr/bin/env python3\n"),
+            Some(L::Python)
+        );
         assert_eq!(Language::of("bin/run", "#!/bin/bash -e\n"), Some(L::Bash));
         assert_eq!(Language::of("bin/run", "hello"), None);
         assert_eq!(Language::of("a.h", "int f(void);\n"), Some(L::C));

@@ -39,11 +39,16 @@ enum Class {
 }
 
 fn class(c: char) -> Class {
-    if c == '_' {
-        Class::Joiner
-    } else if c.is_ascii_digit() {
-        Class::Digit
-    } else if is_cjk(c) {
+    // Most of what is read is ASCII.
+    match c {
+        'a'..='z' => return Class::Lower,
+        'A'..='Z' => return Class::Upper,
+        '0'..='9' => return Class::Digit,
+        '_' => return Class::Joiner,
+        c if c.is_ascii() => return Class::Other,
+        _ => {}
+    }
+    if is_cjk(c) {
         Class::Cjk
     } else if c.is_uppercase() {
         Class::Upper
@@ -56,34 +61,34 @@ fn class(c: char) -> Class {
 
 /// Calls `f` with each part of an identifier: `HTTPServer2_go` gives HTTP, Server, 2, go.
 fn parts<'a>(identifier: &'a str, mut f: impl FnMut(&'a str)) {
-    let chars: Vec<(usize, char)> = identifier.char_indices().collect();
     let mut start: Option<usize> = None;
-    for (i, &(at, c)) in chars.iter().enumerate() {
+    let mut before = Class::Joiner;
+    let mut rest = identifier.char_indices().peekable();
+    while let Some((at, c)) = rest.next() {
         let this = class(c);
         if this == Class::Joiner {
             if let Some(s) = start.take() {
                 f(&identifier[s..at]);
             }
-            continue;
-        }
-        let Some(s) = start else {
-            start = Some(at);
-            continue;
-        };
-        let before = class(chars[i - 1].1);
-        let after = chars.get(i + 1).map(|&(_, c)| class(c));
-        let cut = match (before, this) {
-            (Class::Lower, Class::Upper) => true,
-            // The last capital of a run belongs to the word that follows it.
-            (Class::Upper, Class::Upper) => after == Some(Class::Lower),
-            (Class::Digit, Class::Digit) => false,
-            (Class::Digit, _) | (_, Class::Digit) => true,
-            _ => false,
-        };
-        if cut {
-            f(&identifier[s..at]);
+        } else if let Some(s) = start {
+            let cut = match (before, this) {
+                (Class::Lower, Class::Upper) => true,
+                // The last capital of a run belongs to the word that follows it.
+                (Class::Upper, Class::Upper) => {
+                    rest.peek().is_some_and(|n| class(n.1) == Class::Lower)
+                }
+                (Class::Digit, Class::Digit) => false,
+                (Class::Digit, _) | (_, Class::Digit) => true,
+                _ => false,
+            };
+            if cut {
+                f(&identifier[s..at]);
+                start = Some(at);
+            }
+        } else {
             start = Some(at);
         }
+        before = this;
     }
     if let Some(s) = start {
         f(&identifier[s..]);

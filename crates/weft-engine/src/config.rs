@@ -15,6 +15,10 @@ pub struct Config {
     pub batch_size: usize,
     /// How long a search waits for the query's vector.
     pub search_deadline: Duration,
+    /// Largest source file that is read, bytes; 0 = the default (2 MiB).
+    pub max_file_bytes: u64,
+    /// Threads that read source files; 0 = as many as there are processors, at most 4.
+    pub code_threads: usize,
 }
 
 impl Default for Config {
@@ -24,6 +28,8 @@ impl Default for Config {
             max_text_bytes: 0,
             batch_size: 0,
             search_deadline: Duration::from_secs(5),
+            max_file_bytes: 0,
+            code_threads: 0,
         }
     }
 }

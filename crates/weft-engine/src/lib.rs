@@ -5,6 +5,7 @@
 
 mod catch_up;
 mod clock;
+pub mod code;
 pub mod config;
 mod derive;
 mod documents;
@@ -13,16 +14,18 @@ mod import;
 mod ingest;
 mod search;
 mod status;
+mod tokens;
 pub mod worker;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use weft_embed::Embedder;
 use weft_store::Store;
 
 pub use catch_up::{CatchUp, Progress};
 pub use clock::now;
+pub use code::{CodeAnswer, CodeError, CodeHit, CodeQuery, CodeRepo, CodeSync};
 pub use config::Config;
 pub use derive::{DeriveOutcome, RunReport};
 pub use embed::{EmbedOptions, EmbedPassError};
@@ -35,18 +38,21 @@ pub use weft_capture::repository;
 pub use weft_core as core;
 pub use weft_store::{
     Check, Coverage, DoctorReport, Document, EmbedReport, Filter, LinkRow, ListQuery, RawTurnInfo,
-    Role, SessionFull, SessionKey, SessionRow, SortField, SpanHit, SpanRow, StatsRow, StoreError,
-    Subagents, TraceRow,
+    Role, Scope, SessionFull, SessionKey, SessionRow, SortField, SpanHit, SpanRow, StatsRow,
+    StoreError, Subagents, TokenRow, TraceRow,
 };
 
 /// Everything that the doors need: a store, an embedder, a configuration.
 #[derive(Debug)]
 pub struct Engine {
+    /// This engine, for threads that outlive a call.
+    me: Weak<Self>,
     store: Arc<Store>,
     embedder: Result<Arc<Embedder>, String>,
     config: Config,
     wake: worker::Wake,
     counters: worker::Counters,
+    code: code::Open,
 }
 
 impl Engine {
@@ -60,12 +66,14 @@ impl Engine {
         let embedder = Embedder::new(&config.embedding)
             .map(Arc::new)
             .map_err(|e| e.to_string());
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             store,
             embedder,
             config,
             wake: worker::Wake::default(),
             counters: worker::Counters::default(),
+            code: code::Open::default(),
         }))
     }
 
@@ -82,6 +90,11 @@ impl Engine {
     /// What the workers of this process have done.
     pub fn counters(&self) -> &worker::Counters {
         &self.counters
+    }
+
+    /// This engine for a thread of its own; `None` while it is being dropped.
+    pub(crate) fn handle(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
     }
 
     /// The configuration.

@@ -2,6 +2,7 @@
 //!
 //! The only crate with wire types. It takes listeners that are bound already, so tests use port 0.
 
+pub mod code_text;
 mod http;
 mod mcp;
 mod metrics;
@@ -14,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weft_engine::Engine;
 
-pub use mcp::serve_stdio;
+pub use mcp::{Profile, serve_stdio};
 
 /// What both listeners share.
 #[derive(Clone)]
@@ -91,15 +92,19 @@ pub async fn serve_worker(
 
 fn guard(listener: &TcpListener, options: &Options) -> std::io::Result<http::Guard> {
     let address = listener.local_addr()?;
-    if !is_loopback(&address) && options.token.is_none() {
+    if !is_loopback(&address) && options.token.is_none() && !http::has_tokens(&options.engine) {
         return Err(std::io::Error::new(
             std::io::ErrorKind::PermissionDenied,
             format!(
-                "{address} can be reached from other machines: set WEFT_TOKEN, or listen on a loopback address"
+                "{address} can be reached from other machines: set WEFT_TOKEN, make a token with `weft token create`, or listen on a loopback address"
             ),
         ));
     }
-    Ok(http::Guard::new(address, options.token.clone()))
+    Ok(http::Guard::new(
+        address,
+        options.token.clone(),
+        options.engine.clone(),
+    ))
 }
 
 /// The host part of a `Host` or `Origin` value.

@@ -1,6 +1,7 @@
 //! The JSON of the read API for callers in the same process: `--json` prints what HTTP answers.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use weft_engine::code::WorkstreamStatus;
 use weft_engine::{Answer, Engine, Mode, SessionFull, now};
 
 use crate::http::{ApiError, dto, search, traces};
@@ -21,6 +22,46 @@ impl From<ApiError> for Refusal {
             text: e.1,
         }
     }
+}
+
+/// The state of a code index as `GET /api/weave/{repo_id}/search/index` shows it.
+pub fn code_index(
+    repo_id: &str,
+    rows: &[WorkstreamStatus],
+    skipped: &[(String, String)],
+    failed: u64,
+) -> Value {
+    let workstreams: Vec<Value> = rows
+        .iter()
+        .map(|w| {
+            let mut v = json!({
+                "workstream": w.workstream,
+                "indexed_head": w.indexed_head,
+                "head": w.head,
+                "behind": w.indexed_head != w.head,
+                "files": w.files,
+                "symbols": w.symbols,
+                "vectors": w.vectors,
+                "state": w.state,
+                "last_error": if w.last_error.is_empty() { Value::Null } else { json!(w.last_error) },
+            });
+            if w.indexed_at > 0 {
+                v["indexed_at"] = json!(weft_core::time::format_micros(w.indexed_at));
+            }
+            v
+        })
+        .collect();
+    let skipped: Vec<Value> = skipped
+        .iter()
+        .map(|(p, r)| json!({"path": p, "reason": r}))
+        .collect();
+    json!({
+        "type": "code_index",
+        "repo_id": repo_id,
+        "workstreams": workstreams,
+        "skipped": skipped,
+        "not_parsed": failed,
+    })
 }
 
 /// A session as `GET /v1/sessions/{id}` shows it.

@@ -26,7 +26,7 @@ pub(crate) struct Query {
 }
 
 /// Bytes and the factor that brings them back.
-fn quantize(v: &[f32]) -> (Vec<i8>, f32) {
+pub(crate) fn quantize(v: &[f32]) -> (Vec<i8>, f32) {
     let max = v.iter().fold(0.0_f32, |m, x| m.max(x.abs()));
     if max <= 0.0 || !max.is_finite() {
         return (vec![0; v.len()], 0.0);
@@ -70,14 +70,68 @@ pub(crate) struct Segment {
 impl Segment {
     /// Writes a segment; it appears under its name only when it is whole and on the disk.
     pub(crate) fn write(path: &Path, ids: &[i64], vectors: &[Vec<f32>]) -> Result<()> {
+        let quantized: Vec<(Vec<i8>, f32)> = vectors.iter().map(|v| quantize(v)).collect();
         let dims = vectors.first().map_or(0, Vec::len);
+        Self::write_rows(
+            path,
+            dims,
+            ids,
+            &|row, out| out.copy_from_slice(&vectors[row]),
+            &|row, out: &mut Vec<u8>| {
+                out.extend(quantized[row].0.iter().map(|b| b.cast_unsigned()));
+                quantized[row].1
+            },
+        )
+    }
+
+    /// As [`Self::write`], from rows that are bytes already: a factor (`f32`) and the bytes of each.
+    pub(crate) fn write_packed(
+        path: &Path,
+        dims: usize,
+        ids: &[i64],
+        rows: &[&[u8]],
+    ) -> Result<()> {
+        let split = |row: usize| {
+            let (scale, bytes) = rows[row].split_at(4);
+            (
+                f32::from_le_bytes([scale[0], scale[1], scale[2], scale[3]]),
+                bytes,
+            )
+        };
+        Self::write_rows(
+            path,
+            dims,
+            ids,
+            &|row, out| {
+                let (scale, bytes) = split(row);
+                for (o, b) in out.iter_mut().zip(bytes) {
+                    *o = f32::from(b.cast_signed()) * scale;
+                }
+            },
+            &|row, out: &mut Vec<u8>| {
+                let (scale, bytes) = split(row);
+                out.extend_from_slice(bytes);
+                scale
+            },
+        )
+    }
+
+    /// Writes one row at a time: `f32s` gives its components, `bytes` its bytes and their factor.
+    fn write_rows(
+        path: &Path,
+        dims: usize,
+        ids: &[i64],
+        f32s: &dyn Fn(usize, &mut [f32]),
+        bytes: &dyn Fn(usize, &mut Vec<u8>) -> f32,
+    ) -> Result<()> {
+        let mut v = vec![0.0_f32; dims];
         let mut mean = vec![0.0_f32; dims];
-        for v in vectors {
-            for (m, x) in mean.iter_mut().zip(v) {
-                *m += x / vectors.len() as f32;
+        for row in 0..ids.len() {
+            f32s(row, &mut v);
+            for (m, x) in mean.iter_mut().zip(&v) {
+                *m += x / ids.len() as f32;
             }
         }
-        let quantized: Vec<(Vec<i8>, f32)> = vectors.iter().map(|v| quantize(v)).collect();
         let partial = path.with_extension("partial");
         let mut out = BufWriter::new(File::create(&partial)?);
         let mut header = [0_u8; HEADER];
@@ -85,8 +139,9 @@ impl Segment {
         header[8..12].copy_from_slice(&(dims as u32).to_le_bytes());
         header[12..16].copy_from_slice(&(ids.len() as u32).to_le_bytes());
         out.write_all(&header)?;
-        for v in vectors {
-            for word in signs(v, &mean) {
+        for row in 0..ids.len() {
+            f32s(row, &mut v);
+            for word in signs(&v, &mean) {
                 out.write_all(&word.to_le_bytes())?;
             }
         }
@@ -96,12 +151,15 @@ impl Segment {
         for m in &mean {
             out.write_all(&m.to_le_bytes())?;
         }
-        for (_, scale) in &quantized {
-            out.write_all(&scale.to_le_bytes())?;
+        let mut packed = Vec::with_capacity(dims);
+        for row in 0..ids.len() {
+            packed.clear();
+            out.write_all(&bytes(row, &mut packed).to_le_bytes())?;
         }
-        for (bytes, _) in &quantized {
-            let row: Vec<u8> = bytes.iter().map(|b| b.cast_unsigned()).collect();
-            out.write_all(&row)?;
+        for row in 0..ids.len() {
+            packed.clear();
+            bytes(row, &mut packed);
+            out.write_all(&packed)?;
         }
         let file = out
             .into_inner()
@@ -186,6 +244,29 @@ impl Segment {
         None
     }
 
+    /// A row as its factor and its bytes.
+    pub(crate) fn packed(&self, row: usize) -> Vec<u8> {
+        let at = self.bytes_at() + row * self.dims;
+        let mut out = self.scale(row).to_le_bytes().to_vec();
+        out.extend_from_slice(&self.map[at..at + self.dims]);
+        out
+    }
+
+    /// Length of its vectors.
+    pub(crate) fn dims(&self) -> usize {
+        self.dims
+    }
+
+    fn scale(&self, row: usize) -> f32 {
+        let s = self.scales_at() + row * 4;
+        f32::from_le_bytes([
+            self.map[s],
+            self.map[s + 1],
+            self.map[s + 2],
+            self.map[s + 3],
+        ])
+    }
+
     /// Hamming distance of every row, appended to `out`; counts them in `histogram`.
     pub(crate) fn distances(&self, q: &Query, out: &mut Vec<u16>, histogram: &mut [u32]) {
         let bits = signs(&q.f32s, &self.mean);
@@ -195,13 +276,7 @@ impl Segment {
     /// Approximate dot product of a row with the query.
     pub(crate) fn approximate(&self, row: usize, q: &Query) -> f32 {
         let at = self.bytes_at() + row * self.dims;
-        let s = self.scales_at() + row * 4;
-        let scale = f32::from_le_bytes([
-            self.map[s],
-            self.map[s + 1],
-            self.map[s + 2],
-            self.map[s + 3],
-        ]);
+        let scale = self.scale(row);
         dot_i8(&self.map[at..at + self.dims], &q.i8s) as f32 * scale * q.scale
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<()> {
 }
 
 /// Creates the folder for its owner only: what agents said is private.
-fn create_dir(dir: &Path) -> Result<()> {
+pub(crate) fn create_dir(dir: &Path) -> Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
@@ -83,7 +83,7 @@ fn create_dir(dir: &Path) -> Result<()> {
 
 /// Makes an empty file that only its owner reads, whatever the mode of its folder; SQLite gives its
 /// side files the mode of the database. A file that is there already stays as it is.
-fn create_private(path: &Path) -> Result<()> {
+pub(crate) fn create_private(path: &Path) -> Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

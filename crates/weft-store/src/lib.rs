@@ -8,11 +8,13 @@
 //! | `index.db` | traces, spans, documents, vectors | rebuilt from the truth |
 //! | `vectors/` | vectors packed for the scan | rebuilt from `index.db` |
 //! | `words/` | the keyword index | rebuilt from `index.db` |
+//! | `code/<repository>/` | the code index of a repository | rebuilt from the repository |
 //!
 //! **Invariant.** A function that stores something returns only when it is durable
 //! (`synchronous=FULL` for the truth). **Invariant.** Several processes may have one store open;
 //! each sees what the others committed.
 
+pub mod code;
 mod codes;
 mod db;
 mod doctor;
@@ -21,8 +23,10 @@ mod error;
 mod models;
 mod pack;
 mod projection;
+mod repositories;
 mod schema;
 mod sessions;
+mod tokens;
 mod turns;
 mod vector_index;
 mod word_index;
@@ -36,9 +40,11 @@ pub use documents::{Coverage, Document, Filter, Role, SpanHit, Subagents};
 pub use error::StoreError;
 pub use models::{EmbedReport, FailureRow, ModelInfo, PendingText, StoredVectors};
 pub use projection::{LinkRow, PayloadRow, SpanRow, TraceRow};
+pub use repositories::{Claim, RepositoryRow, Write};
 pub use sessions::{
     Boundary, ListQuery, NewSession, SessionFull, SessionKey, SessionRow, SortField, StatsRow,
 };
+pub use tokens::{Scope, TokenRow};
 pub use turns::{ImportMark, NewTurn, QueueEntry, RawTurnInfo, StoredTurn, TurnIndex};
 
 /// Result of a store operation.

@@ -1,7 +1,8 @@
 //! The tables, as migrations that are never edited after a release.
 
 /// Migrations of `weft.db`; the n-th brings the schema to version n.
-pub(crate) const TRUTH: &[&str] = &[r#"
+pub(crate) const TRUTH: &[&str] = &[
+    r#"
 CREATE TABLE raw_turns (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   source TEXT NOT NULL DEFAULT 'wire',
@@ -60,7 +61,44 @@ CREATE TABLE imports (
   modified_ns INTEGER NOT NULL,
   imported_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-"#];
+"#,
+    r#"
+CREATE TABLE repositories (
+  common_dir TEXT PRIMARY KEY,
+  repo_id TEXT NOT NULL,
+  root TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  first_commit TEXT NOT NULL,
+  added_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX repositories_id ON repositories (repo_id);
+
+CREATE TABLE draft_claims (
+  repo_id TEXT NOT NULL,
+  checkout TEXT NOT NULL,
+  path TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  claimed_at INTEGER NOT NULL,
+  PRIMARY KEY (repo_id, checkout, path)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE purged_paths (
+  repo_id TEXT NOT NULL,
+  path TEXT NOT NULL,
+  purged_at INTEGER NOT NULL,
+  PRIMARY KEY (repo_id, path)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tokens (
+  id TEXT PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  name TEXT NOT NULL,
+  scope TEXT NOT NULL,
+  repositories TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"#,
+];
 
 /// Migrations of `index.db`.
 pub(crate) const INDEX: &[&str] = &[r#"

@@ -53,10 +53,13 @@ const TOOL: f32 = 0.3;
 
 /// Splits text with [`words::for_each`], so that documents and queries agree.
 #[derive(Clone, Default)]
-struct WeftTokenizer;
+pub(crate) struct WeftTokenizer;
 
-struct WeftTokens {
-    tokens: std::vec::IntoIter<String>,
+/// The words of a text, one behind the other in one buffer.
+pub(crate) struct WeftTokens {
+    text: String,
+    ends: std::vec::IntoIter<usize>,
+    at: usize,
     token: Token,
 }
 
@@ -64,8 +67,16 @@ impl Tokenizer for WeftTokenizer {
     type TokenStream<'a> = WeftTokens;
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> WeftTokens {
+        let mut all = String::with_capacity(text.len() + text.len() / 2);
+        let mut ends = Vec::with_capacity(text.len() / 5 + 1);
+        words::for_each(text, |w| {
+            all.push_str(w);
+            ends.push(all.len());
+        });
         WeftTokens {
-            tokens: words::words(text).into_iter(),
+            text: all,
+            ends: ends.into_iter(),
+            at: 0,
             token: Token {
                 position: usize::MAX,
                 ..Token::default()
@@ -76,9 +87,11 @@ impl Tokenizer for WeftTokenizer {
 
 impl TokenStream for WeftTokens {
     fn advance(&mut self) -> bool {
-        match self.tokens.next() {
-            Some(text) => {
-                self.token.text = text;
+        match self.ends.next() {
+            Some(end) => {
+                self.token.text.clear();
+                self.token.text.push_str(&self.text[self.at..end]);
+                self.at = end;
                 self.token.position = self.token.position.wrapping_add(1);
                 true
             }
@@ -192,7 +205,7 @@ impl std::fmt::Debug for WordIndex {
     }
 }
 
-fn failed(e: impl std::fmt::Display) -> StoreError {
+pub(crate) fn failed(e: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(format!("keyword index: {e}"))
 }
 

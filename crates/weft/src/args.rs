@@ -6,18 +6,21 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
+use weft_server::Profile;
+
 use crate::commands;
 use crate::out::Out;
 use crate::settings::Settings;
 use crate::tapesctl;
+use crate::weave;
 
 /// The memory of a codebase that coding agents and people share.
 ///
-/// weft captures what agents said, derives sessions, traces and spans from it, and finds them again
-/// by meaning and by words.
+/// weft finds code by what it does, and what agents said by meaning and by words.
 #[derive(Debug, Parser)]
 #[command(name = "weft", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:
+  weft code search \"where do we handle refunds?\"
   weft spans search \"how was authentication fixed?\"
   weft import
   weft serve
@@ -47,6 +50,9 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Find code by what it does or by its names
+    #[command(subcommand)]
+    Code(commands::code::Code),
     /// Search and read spans: single exchanges with a model
     #[command(subcommand)]
     Spans(commands::spans::Spans),
@@ -57,8 +63,20 @@ pub(crate) enum Command {
     Import(commands::import::Import),
     /// Run the servers: read API and MCP, ingest API, workers
     Serve(Box<commands::serve::Serve>),
+    /// Say who is writing what, and list what is not in its branch yet
+    #[command(subcommand)]
+    Draft(commands::draft::Draft),
+    /// Remove paths from the code index for good
+    Purge(commands::draft::Purge),
+    /// Tokens of the HTTP API
+    #[command(subcommand)]
+    Token(commands::token::Token),
     /// Speak MCP over standard input and output
-    Mcp,
+    Mcp {
+        /// Which tools
+        #[arg(long, value_enum, default_value_t)]
+        profile: ProfileArg,
+    },
     /// Show what is stored and how fresh the index is
     Status {
         /// Print JSON
@@ -96,6 +114,18 @@ pub(crate) enum Command {
     },
 }
 
+/// A set of MCP tools.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum ProfileArg {
+    /// search
+    Spans,
+    /// search_code and find_symbols
+    Code,
+    /// All of them
+    #[default]
+    All,
+}
+
 /// What a search does with subagents.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum SubagentsArg {
@@ -117,6 +147,9 @@ pub(crate) fn run(argv: Vec<OsString>) -> Result<u8> {
         .unwrap_or_default();
     if matches!(name.as_str(), "tapesctl" | "tapes") {
         return tapesctl::run(&name, argv);
+    }
+    if name == "weave" {
+        return weave::run(argv);
     }
     let cli = match parse(Cli::command(), argv) {
         Ok(cli) => cli,
@@ -166,6 +199,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
     let mut settings = cli.global.settings()?;
     let out = Out::new();
     match cli.command {
+        Command::Code(c) => {
+            commands::log(&settings, "warn")?;
+            commands::code::run(c, &settings, out)
+        }
         Command::Spans(c) => {
             commands::log(&settings, "warn")?;
             commands::spans::run(c, &mut settings, out)
@@ -179,9 +216,26 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
             commands::import::run(c, &settings, out)
         }
         Command::Serve(c) => commands::serve::run(*c, settings),
-        Command::Mcp => {
+        Command::Draft(c) => {
             commands::log(&settings, "warn")?;
-            commands::mcp(&settings)
+            commands::draft::run(c, &settings, out)
+        }
+        Command::Purge(c) => {
+            commands::log(&settings, "warn")?;
+            commands::draft::purge(&c, &settings, out)
+        }
+        Command::Token(c) => {
+            commands::log(&settings, "warn")?;
+            commands::token::run(c, &settings, out)
+        }
+        Command::Mcp { profile } => {
+            commands::log(&settings, "warn")?;
+            let profile = match profile {
+                ProfileArg::Spans => Profile::Spans,
+                ProfileArg::Code => Profile::Code,
+                ProfileArg::All => Profile::All,
+            };
+            commands::mcp(&settings, profile)
         }
         Command::Status { json } => {
             commands::log(&settings, "warn")?;

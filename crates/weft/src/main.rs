@@ -8,8 +8,13 @@ mod render;
 mod report;
 mod settings;
 mod tapesctl;
+mod weave;
 
 use std::process::ExitCode;
+
+/// Reading source code makes very many small allocations on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     report::exit_code(args::run(std::env::args_os().collect()))

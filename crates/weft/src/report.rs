@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use weft_engine::StoreError;
+use weft_engine::{CodeError, StoreError};
 
 use crate::out;
 
@@ -65,6 +65,9 @@ pub(crate) fn exit_code(result: anyhow::Result<u8>) -> ExitCode {
         if let Some(h) = c.downcast_ref::<Hinted>() {
             code = h.code;
             return Some(h.hint.clone()).filter(|h| !h.is_empty());
+        }
+        if let Some(e) = c.downcast_ref::<CodeError>() {
+            return e.hint().map(str::to_owned);
         }
         c.downcast_ref::<StoreError>()?.hint().map(str::to_owned)
     });

@@ -37,18 +37,72 @@ fn style(language: Language) -> Option<Style> {
     let c_block = Some(("/*", "*/"));
     let slashes: &[&str] = &["///<", "///", "//!", "//"];
     Some(match language {
-        L::Rust | L::Php => Style { line: if language == L::Php { &["//", "#"] } else { slashes }, block: c_block, attribute: hash_attribute },
-        L::JavaScript | L::TypeScript | L::Tsx | L::Java | L::Kotlin | L::Swift | L::Scala => Style { line: slashes, block: c_block, attribute: at_attribute },
-        L::CSharp => Style { line: slashes, block: c_block, attribute: bracket_attribute },
-        L::C | L::Cpp => Style { line: slashes, block: c_block, attribute: template_line },
-        L::Go | L::Css => Style { line: slashes, block: c_block, attribute: no_attribute },
-        L::Zig => Style { line: slashes, block: None, attribute: no_attribute },
-        L::Python => Style { line: &["#:", "#"], block: None, attribute: at_attribute },
-        L::Ruby | L::Bash | L::Toml | L::Yaml => Style { line: &["#"], block: None, attribute: no_attribute },
-        L::Elixir => Style { line: &["#"], block: None, attribute: at_attribute },
-        L::Haskell => Style { line: &["-- |", "-- ^", "--"], block: Some(("{-", "-}")), attribute: no_attribute },
-        L::Lua => Style { line: &["---", "--"], block: Some(("--[[", "]]")), attribute: no_attribute },
-        L::Sql => Style { line: &["--"], block: c_block, attribute: no_attribute },
+        L::Rust | L::Php => Style {
+            line: if language == L::Php {
+                &["//", "#"]
+            } else {
+                slashes
+            },
+            block: c_block,
+            attribute: hash_attribute,
+        },
+        L::JavaScript | L::TypeScript | L::Tsx | L::Java | L::Kotlin | L::Swift | L::Scala => {
+            Style {
+                line: slashes,
+                block: c_block,
+                attribute: at_attribute,
+            }
+        }
+        L::CSharp => Style {
+            line: slashes,
+            block: c_block,
+            attribute: bracket_attribute,
+        },
+        L::C | L::Cpp => Style {
+            line: slashes,
+            block: c_block,
+            attribute: template_line,
+        },
+        L::Go | L::Css => Style {
+            line: slashes,
+            block: c_block,
+            attribute: no_attribute,
+        },
+        L::Zig => Style {
+            line: slashes,
+            block: None,
+            attribute: no_attribute,
+        },
+        L::Python => Style {
+            line: &["#:", "#"],
+            block: None,
+            attribute: at_attribute,
+        },
+        L::Ruby | L::Bash | L::Toml | L::Yaml => Style {
+            line: &["#"],
+            block: None,
+            attribute: no_attribute,
+        },
+        L::Elixir => Style {
+            line: &["#"],
+            block: None,
+            attribute: at_attribute,
+        },
+        L::Haskell => Style {
+            line: &["-- |", "-- ^", "--"],
+            block: Some(("{-", "-}")),
+            attribute: no_attribute,
+        },
+        L::Lua => Style {
+            line: &["---", "--"],
+            block: Some(("--[[", "]]")),
+            attribute: no_attribute,
+        },
+        L::Sql => Style {
+            line: &["--"],
+            block: c_block,
+            attribute: no_attribute,
+        },
         L::Html | L::Json | L::Markdown => return None,
     })
 }
@@ -63,7 +117,10 @@ pub(super) fn above(language: Language, text: &str, start: usize) -> String {
     };
     let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
     let mut lines: Vec<&str> = Vec::new();
-    let script = matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx);
+    let script = matches!(
+        language,
+        Language::JavaScript | Language::TypeScript | Language::Tsx
+    );
     let mut in_block = false;
     let mut kind_of_line: Option<bool> = None;
     let mut rest = &text[..line_start];
@@ -85,7 +142,8 @@ pub(super) fn above(language: Language, text: &str, start: usize) -> String {
         if line.is_empty() {
             // JSDoc is often set off by one blank line.
             let above = rest.trim_end_matches([' ', '\t', '\r', '\n']);
-            if lines.is_empty() && script && rest.len() - above.len() <= 2 && above.ends_with("*/") {
+            if lines.is_empty() && script && rest.len() - above.len() <= 2 && above.ends_with("*/")
+            {
                 continue;
             }
             break;
@@ -131,7 +189,9 @@ pub(super) fn of_file(language: Language, text: &str) -> String {
             body = body.split_once('\n').map_or("", |p| p.1).trim_start();
         }
         for quote in ["\"\"\"", "'''"] {
-            if let Some(inner) = body.strip_prefix(quote).or_else(|| body.strip_prefix('r').and_then(|b| b.strip_prefix(quote)))
+            if let Some(inner) = body
+                .strip_prefix(quote)
+                .or_else(|| body.strip_prefix('r').and_then(|b| b.strip_prefix(quote)))
                 && let Some((doc, _)) = inner.split_once(quote)
             {
                 return doc.trim().to_owned();
@@ -156,7 +216,9 @@ pub(super) fn of_file(language: Language, text: &str) -> String {
         let is_line = !line.starts_with("#!") && style.line.iter().any(|p| line.starts_with(p));
         if is_block {
             lines.push(line);
-            in_block = !style.block.is_some_and(|b| line[b.0.len()..].ends_with(b.1));
+            in_block = !style
+                .block
+                .is_some_and(|b| line[b.0.len()..].ends_with(b.1));
         } else if is_line {
             lines.push(line);
         } else if !lines.is_empty() {
@@ -167,7 +229,17 @@ pub(super) fn of_file(language: Language, text: &str) -> String {
                 best = doc;
             }
         }
-        if !best.is_empty() || !(is_block || is_line || line.is_empty() || line.starts_with("#!") || line.starts_with("<?php") || line.starts_with("package ") || line.starts_with("declare(") || line.starts_with("#ifndef") || line.starts_with("#define")) {
+        if !best.is_empty()
+            || !(is_block
+                || is_line
+                || line.is_empty()
+                || line.starts_with("#!")
+                || line.starts_with("<?php")
+                || line.starts_with("package ")
+                || line.starts_with("declare(")
+                || line.starts_with("#ifndef")
+                || line.starts_with("#define"))
+        {
             break;
         }
     }
@@ -194,8 +266,8 @@ fn is_licence(doc: &str) -> bool {
         "eslint",
         "jshint",
     ]
-        .iter()
-        .any(|w| head.contains(w))
+    .iter()
+    .any(|w| head.contains(w))
 }
 
 fn clean(lines: &[&str], style: &Style) -> String {
@@ -213,9 +285,15 @@ fn clean(lines: &[&str], style: &Style) -> String {
                 break;
             }
         }
-        let l = l.trim().trim_end_matches("*/").trim_start_matches("| ").trim();
+        let l = l
+            .trim()
+            .trim_end_matches("*/")
+            .trim_start_matches("| ")
+            .trim();
         // Rulers say nothing.
-        if l.chars().all(|c| matches!(c, '-' | '=' | '*' | '#' | '/' | '~')) {
+        if l.chars()
+            .all(|c| matches!(c, '-' | '=' | '*' | '#' | '/' | '~'))
+        {
             out.push('\n');
             continue;
         }
@@ -311,7 +389,9 @@ fn sentence_end(text: &str) -> Option<usize> {
             return Some(i + 1);
         }
     }
-    text.char_indices().find(|(_, c)| matches!(c, '。' | '！' | '？')).map(|(i, c)| i + c.len_utf8())
+    text.char_indices()
+        .find(|(_, c)| matches!(c, '。' | '！' | '？'))
+        .map(|(i, c)| i + c.len_utf8())
 }
 
 /// Folds white space to single blanks.
@@ -332,8 +412,14 @@ mod tests {
 
     #[test]
     fn first_sentences() {
-        assert_eq!(split("Adds. Then more.\nAnd", 400), ("Adds.".into(), "Then more. And".into()));
-        assert_eq!(split("Adds e.g. two\nnumbers.", 400).0, "Adds e.g. two numbers.");
+        assert_eq!(
+            split("Adds. Then more.\nAnd", 400),
+            ("Adds.".into(), "Then more. And".into())
+        );
+        assert_eq!(
+            split("Adds e.g. two\nnumbers.", 400).0,
+            "Adds e.g. two numbers."
+        );
         assert_eq!(split("\n  Adds\n\n@param x y", 400).0, "Adds");
         assert_eq!(split("", 400), (String::new(), String::new()));
     }
@@ -341,13 +427,22 @@ mod tests {
     #[test]
     fn comments_above() {
         let t = "/// Adds.\n/// Well.\n#[inline]\nfn f() {}";
-        assert_eq!(above(Language::Rust, t, t.find("fn").expect("fn")), "Adds.\nWell.");
+        assert_eq!(
+            above(Language::Rust, t, t.find("fn").expect("fn")),
+            "Adds.\nWell."
+        );
         let t = "/**\n * Adds.\n */\n@Deco()\nclass A {}";
-        assert_eq!(above(Language::TypeScript, t, t.find("class").expect("class")), "Adds.");
+        assert_eq!(
+            above(Language::TypeScript, t, t.find("class").expect("class")),
+            "Adds."
+        );
         let t = "// far\n\nfunc f() {}";
         assert_eq!(above(Language::Go, t, t.find("func").expect("func")), "");
         let t = "/// <summary>Adds <see cref=\"X\"/>.</summary>\n[Attr]\nvoid F() {}";
-        assert_eq!(above(Language::CSharp, t, t.find("void").expect("void")), "Adds X.");
+        assert_eq!(
+            above(Language::CSharp, t, t.find("void").expect("void")),
+            "Adds X."
+        );
         let t = "int x; /* no\n block */\nint f();";
         assert_eq!(above(Language::C, t, t.find("int f").expect("f")), "");
     }
@@ -355,7 +450,19 @@ mod tests {
     #[test]
     fn comments_of_files() {
         assert_eq!(of_file(Language::Rust, "//! Tells.\nuse x;"), "Tells.");
-        assert_eq!(of_file(Language::Python, "#!/usr/bin/env python\n\"\"\"Tells.\n\"\"\"\n"), "Tells.");
-        assert_eq!(of_file(Language::Go, "// Copyright 2020 X. License Y.\n\n// Package a tells.\npackage a\n"), "Package a tells.");
+        assert_eq!(
+            of_file(
+                Language::Python,
+                "#!/usr/bin/env python\n\"\"\"Tells.\n\"\"\"\n"
+            ),
+            "Tells."
+        );
+        assert_eq!(
+            of_file(
+                Language::Go,
+                "// Copyright 2020 X. License Y.\n\n// Package a tells.\npackage a\n"
+            ),
+            "Package a tells."
+        );
     }
 }

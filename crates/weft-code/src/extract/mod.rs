@@ -107,7 +107,8 @@ fn parse(language: Language, source: &str) -> Option<Tree> {
                 ControlFlow::Continue(())
             }
         };
-        let blanked = matches!(language, Language::C | Language::Cpp).then(|| without_macros(source));
+        let blanked =
+            matches!(language, Language::C | Language::Cpp).then(|| without_macros(source));
         let bytes = blanked.as_deref().unwrap_or(source).as_bytes();
         let tree = parser.parse_with_options(
             &mut |at, _| bytes.get(at..).unwrap_or_default(),
@@ -118,7 +119,11 @@ fn parse(language: Language, source: &str) -> Option<Tree> {
             parser.reset();
         }
         // A tree that is one error holds nothing that its text does not say better.
-        tree.filter(|t| !(t.root_node().is_error() && t.root_node().named_child_count() == 0 && !source.trim().is_empty()))
+        tree.filter(|t| {
+            !(t.root_node().is_error()
+                && t.root_node().named_child_count() == 0
+                && !source.trim().is_empty())
+        })
     })
 }
 
@@ -262,7 +267,10 @@ fn walk(language: Language, tree: &Tree, source: &str) -> Vec<Symbol> {
             .unwrap_or(Rule::Descend);
         match rule {
             Rule::Skip => {}
-            Rule::Descend => w.push_children(Frame { outer: None, ..frame }),
+            Rule::Descend => w.push_children(Frame {
+                outer: None,
+                ..frame
+            }),
             Rule::Wrap => w.push_children(Frame {
                 outer: Some(frame.outer.unwrap_or(frame.node)),
                 ..frame
@@ -353,14 +361,20 @@ impl<'t, 's> Walk<'t, 's> {
         found.name = doc::fold(found.name.trim());
         if found.name.is_empty() || found.name.len() > MAX_NAME {
             if found.inside {
-                self.push_children(Frame { outer: None, ..frame });
+                self.push_children(Frame {
+                    outer: None,
+                    ..frame
+                });
             }
             return;
         }
         // Locals of a function are no symbols; functions and types in it are.
         if scope.in_function && matches!(found.kind, Kind::Constant | Kind::Property) {
             if found.inside {
-                self.push_children(Frame { outer: None, ..frame });
+                self.push_children(Frame {
+                    outer: None,
+                    ..frame
+                });
             }
             return;
         }
@@ -373,11 +387,18 @@ impl<'t, 's> Walk<'t, 's> {
         if found.kind == Kind::Function && in_type {
             found.kind = Kind::Method;
         }
-        if found.kind == Kind::Method && matches!(found.name.as_str(), "constructor" | "__init__" | "initialize") {
+        if found.kind == Kind::Method
+            && matches!(
+                found.name.as_str(),
+                "constructor" | "__init__" | "initialize"
+            )
+        {
             found.kind = Kind::Constructor;
         }
         let start = found.start.unwrap_or_else(|| outer.start_byte());
-        let end = found.end.unwrap_or_else(|| outer.end_byte().max(found.node.end_byte()));
+        let end = found
+            .end
+            .unwrap_or_else(|| outer.end_byte().max(found.node.end_byte()));
         let start = start.min(self.source.len());
         let end = self.trimmed_end(start, end.min(self.source.len()));
         let comment = match found.doc.take() {
@@ -425,9 +446,11 @@ impl<'t, 's> Walk<'t, 's> {
                 name,
                 kind: found.kind,
                 exported,
-                in_function: !found.kind.is_container() && found.kind != Kind::Constant
+                in_function: !found.kind.is_container()
+                    && found.kind != Kind::Constant
                     && found.kind != Kind::Section,
-                public_members: found.public_members || found.kind == Kind::Interface
+                public_members: found.public_members
+                    || found.kind == Kind::Interface
                     || (found.kind == Kind::Trait && self.language == Language::Rust),
             };
             self.push_in(frame, found.node, inside);
@@ -490,7 +513,9 @@ impl<'t, 's> Walk<'t, 's> {
                     skipped = true;
                     continue;
                 }
-                if matches!(child.kind(), "modifiers") && child.start_byte() == at.start_byte().max(child.start_byte()) {
+                if matches!(child.kind(), "modifiers")
+                    && child.start_byte() == at.start_byte().max(child.start_byte())
+                {
                     // Annotations may stand among the modifiers.
                     moved = Some(child);
                     break;
@@ -561,14 +586,24 @@ impl<'t, 's> Walk<'t, 's> {
     }
 
     fn doc_of(&self, found: &Found<'_>, outer: Node<'_>) -> String {
-        let above = doc::above(self.language, self.source, found.start.unwrap_or_else(|| outer.start_byte()));
+        let above = doc::above(
+            self.language,
+            self.source,
+            found.start.unwrap_or_else(|| outer.start_byte()),
+        );
         match self.language {
             Language::Python => {
                 let inner = found
                     .node
                     .child_by_field_name("body")
                     .and_then(|b| b.named_child(0))
-                    .and_then(|s| if s.kind() == "expression_statement" { s.named_child(0) } else { Some(s) })
+                    .and_then(|s| {
+                        if s.kind() == "expression_statement" {
+                            s.named_child(0)
+                        } else {
+                            Some(s)
+                        }
+                    })
                     .filter(|s| s.kind() == "string")
                     .map(|s| python_string(self.text(s)));
                 inner.unwrap_or(above)
@@ -582,7 +617,10 @@ impl<'t, 's> Walk<'t, 's> {
         if !matches!(found.kind, Kind::Function | Kind::Method) {
             return false;
         }
-        let before = self.source.get(outer.start_byte()..declared).unwrap_or_default();
+        let before = self
+            .source
+            .get(outer.start_byte()..declared)
+            .unwrap_or_default();
         match self.language {
             Language::Rust => {
                 let from = floor_boundary(self.source, outer.start_byte().saturating_sub(200));
@@ -595,45 +633,87 @@ impl<'t, 's> Walk<'t, 's> {
                     .take_while(|l| l.starts_with("#[") || l.starts_with("//"))
                     .collect();
                 attributes.iter().any(|l| {
-                    l.starts_with("#[test") || l.contains("::test]") || l.contains("::test(") || l.starts_with("#[rstest")
+                    l.starts_with("#[test")
+                        || l.contains("::test]")
+                        || l.contains("::test(")
+                        || l.starts_with("#[rstest")
                 })
             }
             Language::Python => found.name.starts_with("test_"),
             Language::Go => {
                 ["Test", "Benchmark", "Fuzz", "Example"].iter().any(|p| {
-                    found.name.strip_prefix(p).is_some_and(|r| !r.starts_with(|c: char| c.is_lowercase()))
-                }) && self.text(found.node).get(..200.min(self.text(found.node).len())).is_some_and(|t| t.contains("*testing.") || found.name.starts_with("Example"))
+                    found
+                        .name
+                        .strip_prefix(p)
+                        .is_some_and(|r| !r.starts_with(|c: char| c.is_lowercase()))
+                }) && self
+                    .text(found.node)
+                    .get(..200.min(self.text(found.node).len()))
+                    .is_some_and(|t| t.contains("*testing.") || found.name.starts_with("Example"))
             }
-            Language::Java | Language::Kotlin => before.contains("@Test") || before.contains("@ParameterizedTest"),
-            Language::CSharp => ["[Test", "[Fact", "[Theory"].iter().any(|a| before.contains(a)),
-            Language::Swift => found.name.starts_with("test") && found.name.len() > 4 && self.source.contains("XCTest"),
-            Language::Php => found.name.starts_with("test") && found.kind == Kind::Method && self.source.contains("TestCase"),
+            Language::Java | Language::Kotlin => {
+                before.contains("@Test") || before.contains("@ParameterizedTest")
+            }
+            Language::CSharp => ["[Test", "[Fact", "[Theory"]
+                .iter()
+                .any(|a| before.contains(a)),
+            Language::Swift => {
+                found.name.starts_with("test")
+                    && found.name.len() > 4
+                    && self.source.contains("XCTest")
+            }
+            Language::Php => {
+                found.name.starts_with("test")
+                    && found.kind == Kind::Method
+                    && self.source.contains("TestCase")
+            }
             Language::Ruby => found.name.starts_with("test_"),
             _ => false,
         }
     }
 
-    fn exported(&self, frame: Frame<'_>, scope: &Scope, found: &Found<'_>, declared: usize) -> bool {
+    fn exported(
+        &self,
+        frame: Frame<'_>,
+        scope: &Scope,
+        found: &Found<'_>,
+        declared: usize,
+    ) -> bool {
         use Language as L;
         // What stands before the name; where the name has no field, what stands before its value.
-        let named = found.node.child_by_field_name("name").map(|n| n.start_byte());
+        let named = found
+            .node
+            .child_by_field_name("name")
+            .map(|n| n.start_byte());
         let prefix = match named.filter(|at| *at > declared) {
             Some(at) => self.source.get(declared..at).unwrap_or_default(),
             None => {
-                let text = self.source.get(declared..found.node.end_byte()).unwrap_or_default();
+                let text = self
+                    .source
+                    .get(declared..found.node.end_byte())
+                    .unwrap_or_default();
                 text.split(['=', '(', '{', '\n']).next().unwrap_or_default()
             }
         };
-        let has = |word: &str| prefix.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word);
+        let has = |word: &str| {
+            prefix
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|w| w == word)
+        };
         let name = found.name.rsplit(['.', ':']).next().unwrap_or(&found.name);
         let top = scope.name.is_empty();
         if scope.in_function && self.language != L::Zig {
             return false;
         }
         match self.language {
-            L::Rust => has("pub") || (scope.public_members && scope.exported) || (found.kind == Kind::Macro && self.macro_exported(frame)),
+            L::Rust => {
+                has("pub")
+                    || (scope.public_members && scope.exported)
+                    || (found.kind == Kind::Macro && self.macro_exported(frame))
+            }
             L::Python => {
-                let hidden = name.starts_with('_') && !(name.starts_with("__") && name.ends_with("__"));
+                let hidden =
+                    name.starts_with('_') && !(name.starts_with("__") && name.ends_with("__"));
                 let listed = !self.closed_exports || !top || self.exports.contains(name);
                 scope.exported && !hidden && listed
             }
@@ -644,7 +724,11 @@ impl<'t, 's> Walk<'t, 's> {
                     scope.exported && !has("private") && !has("protected") && !name.starts_with('#')
                 }
             }
-            L::Go => found.name.rsplit('.').next().is_some_and(|n| n.starts_with(char::is_uppercase)),
+            L::Go => found
+                .name
+                .rsplit('.')
+                .next()
+                .is_some_and(|n| n.starts_with(char::is_uppercase)),
             L::Java | L::CSharp => {
                 scope.exported && (has("public") || has("protected") || scope.public_members)
             }
@@ -658,7 +742,9 @@ impl<'t, 's> Walk<'t, 's> {
             L::Lua => !has("local") && scope.exported,
             L::Zig => has("pub"),
             L::Bash => !name.starts_with('_'),
-            L::Elixir | L::Sql | L::Html | L::Css | L::Markdown | L::Toml | L::Yaml | L::Json => true,
+            L::Elixir | L::Sql | L::Html | L::Css | L::Markdown | L::Toml | L::Yaml | L::Json => {
+                true
+            }
         }
     }
 
@@ -678,7 +764,10 @@ impl<'t, 's> Walk<'t, 's> {
 
     /// What export lists say is applied at the end: they often stand below.
     fn finish(mut self) -> Vec<Symbol> {
-        if matches!(self.language, Language::JavaScript | Language::TypeScript | Language::Tsx) {
+        if matches!(
+            self.language,
+            Language::JavaScript | Language::TypeScript | Language::Tsx
+        ) {
             for s in &mut self.symbols {
                 let root = s.name.split('.').next().unwrap_or_default();
                 if !s.exported && self.exports.contains(root) {
@@ -754,7 +843,9 @@ fn without_comments(language: Language, text: &str) -> String {
     };
     let mut out = String::with_capacity(text.len());
     for l in text.lines() {
-        let cut = l.find(line).filter(|at| *at == 0 || l[..*at].ends_with([' ', '\t']));
+        let cut = l
+            .find(line)
+            .filter(|at| *at == 0 || l[..*at].ends_with([' ', '\t']));
         out.push_str(&l[..cut.unwrap_or(l.len())]);
         out.push('\n');
     }
@@ -771,9 +862,9 @@ fn file_record(language: Language, path: &str, source: &str, symbols: &[Symbol])
     let name = path.rsplit('/').next().unwrap_or(path).to_owned();
     let mut signature = String::new();
     let mut seen = HashSet::new();
-    let tops = symbols
-        .iter()
-        .filter(|s| s.exported && !s.name.contains('.') && s.kind != Kind::Test && seen.insert(&s.name));
+    let tops = symbols.iter().filter(|s| {
+        s.exported && !s.name.contains('.') && s.kind != Kind::Test && seen.insert(&s.name)
+    });
     for s in tops.take(40) {
         if !signature.is_empty() {
             signature.push_str(", ");

@@ -225,7 +225,10 @@ const ZIG: Table = &[
     ("variable_declaration", Special),
 ];
 
-const BASH: Table = &[("function_definition", Leaf(K::Function)), ("command", Special)];
+const BASH: Table = &[
+    ("function_definition", Leaf(K::Function)),
+    ("command", Special),
+];
 
 const SQL: Table = &[
     ("create_table", Special),
@@ -238,10 +241,18 @@ const SQL: Table = &[
     ("create_schema", Special),
 ];
 
-const HTML: Table = &[("element", Special), ("script_element", Skip), ("style_element", Skip)];
+const HTML: Table = &[
+    ("element", Special),
+    ("script_element", Skip),
+    ("style_element", Skip),
+];
 const CSS: Table = &[("rule_set", Special), ("keyframes_statement", Special)];
 const MARKDOWN: Table = &[("section", Special), ("setext_heading", Special)];
-const TOML: Table = &[("table", Special), ("table_array_element", Special), ("pair", Special)];
+const TOML: Table = &[
+    ("table", Special),
+    ("table_array_element", Special),
+    ("pair", Special),
+];
 const YAML: Table = &[("block_mapping_pair", Special), ("flow_node", Skip)];
 const JSON: Table = &[("pair", Special), ("array", Skip)];
 

@@ -29,7 +29,8 @@ impl<'t> Walk<'t, '_> {
                     let text = self.text(list).to_owned();
                     // `module X (module X)` re-exports everything.
                     self.closed_exports = !text.contains("module ");
-                    for name in text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'') {
+                    for name in text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'')
+                    {
                         self.exports.insert(name.to_owned());
                     }
                 }
@@ -131,7 +132,10 @@ impl<'t> Walk<'t, '_> {
             let name = name.split('[').next().unwrap_or_default().to_owned();
             return self.leaf(f, name, Kind::Type);
         }
-        let Some(left) = self.field(f.node, "left").filter(|l| l.kind() == "identifier") else {
+        let Some(left) = self
+            .field(f.node, "left")
+            .filter(|l| l.kind() == "identifier")
+        else {
             return self.descend(f);
         };
         let name = self.text(left).to_owned();
@@ -179,8 +183,20 @@ impl<'t> Walk<'t, '_> {
                     }
                     if let Some(kind) = function_kind(value) {
                         let own = self.field_text(value, "name");
-                        let name = if own.is_empty() { "default".to_owned() } else { own };
-                        return self.value(Frame { node: value, ..inner }, value, name, kind);
+                        let name = if own.is_empty() {
+                            "default".to_owned()
+                        } else {
+                            own
+                        };
+                        return self.value(
+                            Frame {
+                                node: value,
+                                ..inner
+                            },
+                            value,
+                            name,
+                            kind,
+                        );
                     }
                 }
                 self.push_children(inner);
@@ -211,7 +227,8 @@ impl<'t> Walk<'t, '_> {
                     None if value.is_some_and(|v| self.text(v).starts_with("require(")) => {}
                     None => {
                         let mut found = Found::new(node, name, Kind::Constant);
-                        found.body = value.filter(|v| v.kind() == "object" || v.byte_range().len() > 120);
+                        found.body =
+                            value.filter(|v| v.kind() == "object" || v.byte_range().len() > 120);
                         found.inside = true;
                         self.emit(f, found);
                     }
@@ -229,7 +246,11 @@ impl<'t> Walk<'t, '_> {
                 let value = self.field(node, "value");
                 let name = {
                     let n = self.field_text(node, "name");
-                    if n.is_empty() { self.field_text(node, "property") } else { n }
+                    if n.is_empty() {
+                        self.field_text(node, "property")
+                    } else {
+                        n
+                    }
                 };
                 match value.and_then(function_kind) {
                     Some(_) => {
@@ -261,7 +282,11 @@ impl<'t> Walk<'t, '_> {
                                 };
                                 self.exports.insert(name);
                             }
-                            return self.push_children(Frame { node: r, outer: None, ..f });
+                            return self.push_children(Frame {
+                                node: r,
+                                outer: None,
+                                ..f
+                            });
                         }
                         _ => {}
                     }
@@ -272,12 +297,23 @@ impl<'t> Walk<'t, '_> {
                     .trim_start_matches("exports")
                     .trim_start_matches('.')
                     .replace(".prototype.", ".");
-                let simple = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$' | '.'));
+                let simple = name
+                    .chars()
+                    .all(|c| c.is_alphanumeric() || matches!(c, '_' | '$' | '.'));
                 match (right.and_then(function_kind), right) {
                     (Some(kind), Some(r)) if simple && !name.starts_with("this.") => {
                         let own = self.field_text(r, "name");
-                        let name = if name.is_empty() { if own.is_empty() { "default".into() } else { own } } else { name };
-                        let statement = node.parent().filter(|p| p.kind() == "expression_statement");
+                        let name = if name.is_empty() {
+                            if own.is_empty() {
+                                "default".into()
+                            } else {
+                                own
+                            }
+                        } else {
+                            name
+                        };
+                        let statement =
+                            node.parent().filter(|p| p.kind() == "expression_statement");
                         let f = Frame {
                             outer: f.outer.or(statement),
                             export: exported || name.contains('.') || f.export,
@@ -306,8 +342,12 @@ impl<'t> Walk<'t, '_> {
                 let target = self.field_text(node, "function");
                 let base = target.split('.').next().unwrap_or_default();
                 let arguments = self.field(node, "arguments");
-                let title = arguments.and_then(|a| a.named_child(0)).filter(|t| matches!(t.kind(), "string" | "template_string"));
-                if let (Some(t), true) = (title, matches!(base, "describe" | "it" | "test" | "suite")) {
+                let title = arguments
+                    .and_then(|a| a.named_child(0))
+                    .filter(|t| matches!(t.kind(), "string" | "template_string"));
+                if let (Some(t), true) =
+                    (title, matches!(base, "describe" | "it" | "test" | "suite"))
+                {
                     let name = self.text(t).trim_matches(['"', '\'', '`']).to_owned();
                     let name: String = name.chars().take(100).collect();
                     let mut found = Found::new(node, name, Kind::Test);
@@ -344,8 +384,14 @@ impl<'t> Walk<'t, '_> {
                 let receiver = self.field_text(node, "receiver");
                 let inner = receiver.trim_matches(['(', ')']);
                 let of = inner.split_whitespace().last().unwrap_or_default();
-                let of = inner.rsplit([' ', '*']).find(|w| !w.is_empty() && !w.ends_with(']')).unwrap_or(of);
-                let of = inner.split('[').next().map_or(of, |head| head.rsplit([' ', '*']).next().unwrap_or(of));
+                let of = inner
+                    .rsplit([' ', '*'])
+                    .find(|w| !w.is_empty() && !w.ends_with(']'))
+                    .unwrap_or(of);
+                let of = inner
+                    .split('[')
+                    .next()
+                    .map_or(of, |head| head.rsplit([' ', '*']).next().unwrap_or(of));
                 let name = join(of, &self.field_text(node, "name"));
                 self.leaf(f, name, Kind::Method);
             }
@@ -357,17 +403,36 @@ impl<'t> Walk<'t, '_> {
                 };
                 let outer = node.parent().filter(|p| p.named_child_count() == 1);
                 let mut found = Found::new(node, self.field_text(node, "name"), kind);
-                if kind != Kind::Type && let Some(t) = of {
-                    let head = self.source.get(node.start_byte()..t.start_byte()).unwrap_or_default();
-                    let word = if kind == Kind::Struct { "struct" } else { "interface" };
+                if kind != Kind::Type
+                    && let Some(t) = of
+                {
+                    let head = self
+                        .source
+                        .get(node.start_byte()..t.start_byte())
+                        .unwrap_or_default();
+                    let word = if kind == Kind::Struct {
+                        "struct"
+                    } else {
+                        "interface"
+                    };
                     found.signature = Some(format!("type {} {word}", doc::fold(head)));
                 } else {
                     found.signature = Some(format!("type {}", doc::fold(self.text(node))));
                 }
-                self.emit(Frame { outer: f.outer.or(outer), ..f }, found);
+                self.emit(
+                    Frame {
+                        outer: f.outer.or(outer),
+                        ..f
+                    },
+                    found,
+                );
             }
             _ => {
-                let word = if node.kind() == "const_spec" { "const" } else { "var" };
+                let word = if node.kind() == "const_spec" {
+                    "const"
+                } else {
+                    "var"
+                };
                 let text = doc::fold(self.text(node));
                 let mut cursor = node.walk();
                 let names: Vec<Node<'t>> = node
@@ -375,14 +440,21 @@ impl<'t> Walk<'t, '_> {
                     .filter(|n| n.kind() == "identifier")
                     .collect();
                 let parent = node.parent();
-                let alone = parent.filter(|p| p.named_child_count() == 1 && p.kind() != "var_spec_list");
+                let alone =
+                    parent.filter(|p| p.named_child_count() == 1 && p.kind() != "var_spec_list");
                 for name in names {
                     let mut found = Found::new(node, self.text(name), Kind::Constant);
                     if found.name == "_" {
                         continue;
                     }
                     found.signature = Some(format!("{word} {text}"));
-                    self.emit(Frame { outer: f.outer.or(alone), ..f }, found);
+                    self.emit(
+                        Frame {
+                            outer: f.outer.or(alone),
+                            ..f
+                        },
+                        found,
+                    );
                 }
             }
         }
@@ -409,23 +481,29 @@ impl<'t> Walk<'t, '_> {
         let mut is_function = false;
         for _ in 0..32 {
             match at.kind() {
-                "identifier" | "field_identifier" | "type_identifier" | "qualified_identifier"
-                | "destructor_name" | "operator_name" | "template_function" | "operator_cast" => {
+                "identifier"
+                | "field_identifier"
+                | "type_identifier"
+                | "qualified_identifier"
+                | "destructor_name"
+                | "operator_name"
+                | "template_function"
+                | "operator_cast" => {
                     return Some((at, is_function));
                 }
                 "function_declarator" => is_function = true,
-                "parenthesized_declarator" | "pointer_declarator" | "reference_declarator" => {
-                    // A pointer to a function is a variable.
-                    if is_function && at.kind() == "parenthesized_declarator" {
-                        is_function = false;
-                    }
-                }
+                // A pointer to a function is a variable.
+                "parenthesized_declarator" if is_function => is_function = false,
                 _ => {}
             }
             at = at.child_by_field_name("declarator").or_else(|| {
                 let mut cursor = at.walk();
-                at.named_children(&mut cursor)
-                    .find(|c| c.kind().ends_with("declarator") || c.kind().ends_with("identifier") || c.kind() == "operator_name" || c.kind() == "destructor_name")
+                at.named_children(&mut cursor).find(|c| {
+                    c.kind().ends_with("declarator")
+                        || c.kind().ends_with("identifier")
+                        || c.kind() == "operator_name"
+                        || c.kind() == "destructor_name"
+                })
             })?;
         }
         None
@@ -444,7 +522,11 @@ impl<'t> Walk<'t, '_> {
                     _ => Kind::Struct,
                 };
                 let name = self.field_text(node, "name");
-                let name = name.split('<').next().unwrap_or_default().replace("::", ".");
+                let name = name
+                    .split('<')
+                    .next()
+                    .unwrap_or_default()
+                    .replace("::", ".");
                 let mut found = Found::new(node, name, kind);
                 found.body = Some(body);
                 found.inside = kind != Kind::Enum;
@@ -470,13 +552,17 @@ impl<'t> Walk<'t, '_> {
             }
             "type_definition" => {
                 let mut cursor = node.walk();
-                let names: Vec<Node<'t>> = node.children_by_field_name("declarator", &mut cursor).collect();
+                let names: Vec<Node<'t>> = node
+                    .children_by_field_name("declarator", &mut cursor)
+                    .collect();
                 let of = self.field(node, "type");
                 let has_body = of.and_then(|t| t.child_by_field_name("body"));
                 for n in names {
                     if let Some((name, _)) = self.declarator_name(n) {
                         let kind = match of.map(|t| t.kind()) {
-                            Some("struct_specifier" | "union_specifier") if has_body.is_some() => Kind::Struct,
+                            Some("struct_specifier" | "union_specifier") if has_body.is_some() => {
+                                Kind::Struct
+                            }
                             Some("enum_specifier") if has_body.is_some() => Kind::Enum,
                             _ => Kind::Type,
                         };
@@ -487,15 +573,34 @@ impl<'t> Walk<'t, '_> {
                 }
             }
             "function_definition" => {
-                let Some((name, _)) = self.field(node, "declarator").and_then(|d| self.declarator_name(d)) else {
+                let Some((name, _)) = self
+                    .field(node, "declarator")
+                    .and_then(|d| self.declarator_name(d))
+                else {
                     return self.descend(f);
                 };
                 let text = self.text(name);
                 // TEST(Suite, Name) { … } of GoogleTest and its kin.
-                if matches!(text, "TEST" | "TEST_F" | "TEST_P" | "TYPED_TEST" | "TEST_CASE" | "SCENARIO" | "BENCHMARK") {
+                if matches!(
+                    text,
+                    "TEST"
+                        | "TEST_F"
+                        | "TEST_P"
+                        | "TYPED_TEST"
+                        | "TEST_CASE"
+                        | "SCENARIO"
+                        | "BENCHMARK"
+                ) {
                     let all = self.text(node);
-                    let inner = all.split_once('(').and_then(|(_, r)| r.split_once(')')).map_or("", |p| p.0);
-                    let title = inner.split(',').map(|p| p.trim().trim_matches('"')).collect::<Vec<_>>().join(".");
+                    let inner = all
+                        .split_once('(')
+                        .and_then(|(_, r)| r.split_once(')'))
+                        .map_or("", |p| p.0);
+                    let title = inner
+                        .split(',')
+                        .map(|p| p.trim().trim_matches('"'))
+                        .collect::<Vec<_>>()
+                        .join(".");
                     let mut found = Found::new(node, title, Kind::Test);
                     found.body = self.field(node, "body");
                     found.exported = Some(false);
@@ -505,7 +610,9 @@ impl<'t> Walk<'t, '_> {
             }
             "declaration" | "field_declaration" => {
                 let mut cursor = node.walk();
-                let declarators: Vec<Node<'t>> = node.children_by_field_name("declarator", &mut cursor).collect();
+                let declarators: Vec<Node<'t>> = node
+                    .children_by_field_name("declarator", &mut cursor)
+                    .collect();
                 for d in declarators {
                     let Some((name, is_function)) = self.declarator_name(d) else {
                         continue;
@@ -520,7 +627,10 @@ impl<'t> Walk<'t, '_> {
                         }
                     }
                 }
-                if let Some(of) = self.field(node, "type").filter(|t| t.child_by_field_name("body").is_some()) {
+                if let Some(of) = self
+                    .field(node, "type")
+                    .filter(|t| t.child_by_field_name("body").is_some())
+                {
                     self.special(Frame { node: of, ..f });
                 }
             }
@@ -530,13 +640,21 @@ impl<'t> Walk<'t, '_> {
 
     fn c_function(&mut self, f: Frame<'t>, name: Node<'t>, definition: bool) {
         let text = doc::fold(self.text(name));
-        let mut parts: Vec<&str> = text.split("::").map(|p| p.split('<').next().unwrap_or(p).trim()).filter(|p| !p.is_empty()).collect();
+        let mut parts: Vec<&str> = text
+            .split("::")
+            .map(|p| p.split('<').next().unwrap_or(p).trim())
+            .filter(|p| !p.is_empty())
+            .collect();
         if text.contains("operator") {
             parts = text.split("::").filter(|p| !p.is_empty()).collect();
         }
         let own = parts.last().copied().unwrap_or_default();
         let scope = self.scope(f);
-        let of = if parts.len() > 1 { parts[parts.len() - 2] } else { scope.name.rsplit('.').next().unwrap_or_default() };
+        let of = if parts.len() > 1 {
+            parts[parts.len() - 2]
+        } else {
+            scope.name.rsplit('.').next().unwrap_or_default()
+        };
         let in_type = parts.len() > 1 || !matches!(scope.kind, Kind::Module);
         let kind = if in_type && own == of {
             Kind::Constructor
@@ -546,7 +664,11 @@ impl<'t> Walk<'t, '_> {
             Kind::Function
         };
         let mut found = Found::new(f.node, parts.join("."), kind);
-        found.body = if definition { self.field(f.node, "body") } else { None };
+        found.body = if definition {
+            self.field(f.node, "body")
+        } else {
+            None
+        };
         self.emit(f, found);
     }
 
@@ -556,7 +678,8 @@ impl<'t> Walk<'t, '_> {
             "field_declaration" => {
                 let head = self.text(node);
                 let head = head.split('=').next().unwrap_or_default();
-                if head.contains("const ") || (head.contains("static") && head.contains("readonly")) {
+                if head.contains("const ") || (head.contains("static") && head.contains("readonly"))
+                {
                     let name = self
                         .child(node, "variable_declaration")
                         .and_then(|d| self.child(d, "variable_declarator"))
@@ -592,9 +715,19 @@ impl<'t> Walk<'t, '_> {
                         let right = self.field(node, "right");
                         let makes_class = right.is_some_and(|r| {
                             let t = self.text(r);
-                            t.starts_with("Struct.new") || t.starts_with("Class.new") || t.starts_with("Data.define")
+                            t.starts_with("Struct.new")
+                                || t.starts_with("Class.new")
+                                || t.starts_with("Data.define")
                         });
-                        let mut found = Found::new(node, name, if makes_class { Kind::Class } else { Kind::Constant });
+                        let mut found = Found::new(
+                            node,
+                            name,
+                            if makes_class {
+                                Kind::Class
+                            } else {
+                                Kind::Constant
+                            },
+                        );
                         found.inside = makes_class;
                         self.emit(f, found);
                     }
@@ -610,7 +743,8 @@ impl<'t> Walk<'t, '_> {
                 let arguments = self.field(node, "arguments");
                 let first = arguments.and_then(|a| a.named_child(0));
                 let symbol = |w: &Self, n: Node<'t>| {
-                    matches!(n.kind(), "simple_symbol" | "string").then(|| w.text(n).trim_matches([':', '"', '\'']).to_owned())
+                    matches!(n.kind(), "simple_symbol" | "string")
+                        .then(|| w.text(n).trim_matches([':', '"', '\'']).to_owned())
                 };
                 match method.as_str() {
                     "private" | "protected" | "private_class_method" => {
@@ -623,7 +757,12 @@ impl<'t> Walk<'t, '_> {
                                     self.hidden.insert(join(&scope, &name));
                                 }
                             }
-                            self.push_children(Frame { node: args, private: true, outer: None, ..f });
+                            self.push_children(Frame {
+                                node: args,
+                                private: true,
+                                outer: None,
+                                ..f
+                            });
                         }
                     }
                     "define_method" | "alias_method" | "scope" => {
@@ -667,11 +806,18 @@ impl<'t> Walk<'t, '_> {
         let node = f.node;
         if node.kind() == "method_declaration" {
             let name = self.field_text(node, "name");
-            let kind = if name == "__construct" { Kind::Constructor } else { Kind::Method };
+            let kind = if name == "__construct" {
+                Kind::Constructor
+            } else {
+                Kind::Method
+            };
             return self.leaf(f, name, kind);
         }
         let mut cursor = node.walk();
-        let elements: Vec<Node<'t>> = node.named_children(&mut cursor).filter(|c| c.kind() == "const_element").collect();
+        let elements: Vec<Node<'t>> = node
+            .named_children(&mut cursor)
+            .filter(|c| c.kind() == "const_element")
+            .collect();
         for e in elements {
             let name = self.name_of(e);
             self.leaf(f, name, Kind::Constant);
@@ -682,7 +828,15 @@ impl<'t> Walk<'t, '_> {
         let node = f.node;
         match node.kind() {
             "class_declaration" => {
-                let head = self.source.get(node.start_byte()..self.field(node, "name").map_or(node.end_byte(), |n| n.start_byte())).unwrap_or_default();
+                let head = self
+                    .source
+                    .get(
+                        node.start_byte()
+                            ..self
+                                .field(node, "name")
+                                .map_or(node.end_byte(), |n| n.start_byte()),
+                    )
+                    .unwrap_or_default();
                 let has = |w: &str| head.split_whitespace().any(|x| x == w);
                 let kind = if has("interface") {
                     Kind::Interface
@@ -703,10 +857,20 @@ impl<'t> Walk<'t, '_> {
                 self.leaf(f, name, Kind::Type);
             }
             _ => {
-                let name = self.child(node, "variable_declaration").map(|v| self.name_of(v)).unwrap_or_default();
+                let name = self
+                    .child(node, "variable_declaration")
+                    .map(|v| self.name_of(v))
+                    .unwrap_or_default();
                 let accessor = self.child(node, "getter").is_some();
-                let kind = if accessor { Kind::Property } else { Kind::Constant };
-                if accessor || self.scope(f).name.is_empty() || self.text(node).contains("const val") {
+                let kind = if accessor {
+                    Kind::Property
+                } else {
+                    Kind::Constant
+                };
+                if accessor
+                    || self.scope(f).name.is_empty()
+                    || self.text(node).contains("const val")
+                {
                     self.leaf(f, name, kind);
                 }
             }
@@ -724,7 +888,13 @@ impl<'t> Walk<'t, '_> {
                         let name = self.field_text(node, "name");
                         let name = name.split('<').next().unwrap_or_default().trim().to_owned();
                         let scope = self.scope(f).name.clone();
-                        let head = self.source.get(node.start_byte()..body_of(node).map_or(node.end_byte(), |b| b.start_byte())).unwrap_or_default();
+                        let head = self
+                            .source
+                            .get(
+                                node.start_byte()
+                                    ..body_of(node).map_or(node.end_byte(), |b| b.start_byte()),
+                            )
+                            .unwrap_or_default();
                         let inside = Scope {
                             name: join(&scope, &name),
                             kind: Kind::Class,
@@ -749,9 +919,21 @@ impl<'t> Walk<'t, '_> {
                 let computed = self.field(node, "computed_value");
                 let scope = self.scope(f);
                 let in_type = !scope.name.is_empty() && !scope.in_function;
-                let is_static = self.text(node).split('=').next().is_some_and(|h| h.contains("static "));
+                let is_static = self
+                    .text(node)
+                    .split('=')
+                    .next()
+                    .is_some_and(|h| h.contains("static "));
                 if computed.is_some() || !in_type || is_static {
-                    let mut found = Found::new(node, name, if computed.is_some() { Kind::Property } else { Kind::Constant });
+                    let mut found = Found::new(
+                        node,
+                        name,
+                        if computed.is_some() {
+                            Kind::Property
+                        } else {
+                            Kind::Constant
+                        },
+                    );
                     found.body = computed;
                     self.emit(f, found);
                 }
@@ -763,13 +945,20 @@ impl<'t> Walk<'t, '_> {
         let node = f.node;
         if node.kind() == "given_definition" {
             let name = self.field_text(node, "name");
-            let name = if name.is_empty() { format!("given {}", doc::fold(&self.field_text(node, "return_type"))) } else { name };
+            let name = if name.is_empty() {
+                format!("given {}", doc::fold(&self.field_text(node, "return_type")))
+            } else {
+                name
+            };
             let mut found = Found::new(node, name, Kind::Constant);
             found.body = body_of(node);
             found.inside = true;
             return self.emit(f, found);
         }
-        let Some(pattern) = self.field(node, "pattern").filter(|p| p.kind() == "identifier") else {
+        let Some(pattern) = self
+            .field(node, "pattern")
+            .filter(|p| p.kind() == "identifier")
+        else {
             return;
         };
         let name = self.text(pattern).to_owned();
@@ -793,17 +982,30 @@ impl<'t> Walk<'t, '_> {
         };
         match target.as_str() {
             "defmodule" | "defprotocol" | "defimpl" => {
-                let kind = if target == "defprotocol" { Kind::Interface } else { Kind::Module };
+                let kind = if target == "defprotocol" {
+                    Kind::Interface
+                } else {
+                    Kind::Module
+                };
                 let mut found = Found::new(node, self.text(first).to_owned(), kind);
                 found.body = body;
                 found.inside = true;
                 self.emit(f, found);
             }
-            "def" | "defp" | "defmacro" | "defmacrop" | "defguard" | "defguardp" | "defdelegate" => {
+            "def" | "defp" | "defmacro" | "defmacrop" | "defguard" | "defguardp"
+            | "defdelegate" => {
                 let head = self.text(first);
                 let head = head.split(" when ").next().unwrap_or_default();
-                let name = head.split(['(', ' ', '\n', ',']).next().unwrap_or_default().to_owned();
-                let kind = if target.starts_with("defmacro") { Kind::Macro } else { Kind::Function };
+                let name = head
+                    .split(['(', ' ', '\n', ','])
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
+                let kind = if target.starts_with("defmacro") {
+                    Kind::Macro
+                } else {
+                    Kind::Function
+                };
                 let mut found = Found::new(node, name, kind);
                 found.body = body;
                 found.exported = Some(!target.ends_with('p'));
@@ -815,7 +1017,11 @@ impl<'t> Walk<'t, '_> {
             }
             "defstruct" | "defexception" => {
                 let scope = self.scope(f).name.clone();
-                let name = if scope.is_empty() { String::new() } else { "__struct__".to_owned() };
+                let name = if scope.is_empty() {
+                    String::new()
+                } else {
+                    "__struct__".to_owned()
+                };
                 self.leaf(f, name, Kind::Struct);
             }
             "test" | "describe" => {
@@ -859,7 +1065,12 @@ impl<'t> Walk<'t, '_> {
         if node.kind() == "instance" {
             let text = self.text(node);
             let head = text.split(" where").next().unwrap_or_default();
-            let name = doc::fold(head.trim_start_matches("instance").rsplit("=>").next().unwrap_or_default());
+            let name = doc::fold(
+                head.trim_start_matches("instance")
+                    .rsplit("=>")
+                    .next()
+                    .unwrap_or_default(),
+            );
             let scope = Scope {
                 name,
                 kind: Kind::Struct,
@@ -877,7 +1088,12 @@ impl<'t> Walk<'t, '_> {
         // A signature and the equations of one name are one definition.
         if let Some(last) = self.symbols.last_mut()
             && last.name == qualified
-            && self.source.get(last.end as usize..node.start_byte()).is_some_and(|between| between.trim().is_empty() || between.trim_start().starts_with("--"))
+            && self
+                .source
+                .get(last.end as usize..node.start_byte())
+                .is_some_and(|between| {
+                    between.trim().is_empty() || between.trim_start().starts_with("--")
+                })
         {
             last.end = node.end_byte() as u32;
             let end = node.end_position();
@@ -886,7 +1102,15 @@ impl<'t> Walk<'t, '_> {
         }
         let in_class = !self.scope(f).name.is_empty();
         let is_signature = node.kind() == "signature";
-        let mut found = Found::new(node, name, if in_class { Kind::Method } else { Kind::Function });
+        let mut found = Found::new(
+            node,
+            name,
+            if in_class {
+                Kind::Method
+            } else {
+                Kind::Function
+            },
+        );
         if !is_signature {
             let text = self.text(node);
             let head = text.split(['=', '|', '\n']).next().unwrap_or_default();
@@ -900,29 +1124,55 @@ impl<'t> Walk<'t, '_> {
         match node.kind() {
             "function_declaration" => {
                 let name = self.field_text(node, "name").replace(':', ".");
-                let kind = if name.contains('.') { Kind::Method } else { Kind::Function };
+                let kind = if name.contains('.') {
+                    Kind::Method
+                } else {
+                    Kind::Function
+                };
                 let mut found = Found::new(node, name, kind);
                 found.body = self.field(node, "body");
                 found.inside = true;
                 self.emit(f, found);
             }
             "assignment_statement" => {
-                let left = self.child(node, "variable_list").map(|l| self.text(l).to_owned()).unwrap_or_default();
-                let right = self.child(node, "expression_list").and_then(|l| l.named_child(0));
+                let left = self
+                    .child(node, "variable_list")
+                    .map(|l| self.text(l).to_owned())
+                    .unwrap_or_default();
+                let right = self
+                    .child(node, "expression_list")
+                    .and_then(|l| l.named_child(0));
                 match right {
                     Some(r) if r.kind() == "function_definition" && !left.contains(',') => {
                         let mut found = Found::new(node, left.replace(':', "."), Kind::Function);
                         found.body = self.field(r, "body");
                         found.inside = true;
                         let outer = node.parent().filter(|p| p.kind() == "variable_declaration");
-                        self.emit(Frame { outer: f.outer.or(outer), ..f }, found);
+                        self.emit(
+                            Frame {
+                                outer: f.outer.or(outer),
+                                ..f
+                            },
+                            found,
+                        );
                     }
-                    Some(r) if r.kind() == "table_constructor" && r.named_child_count() > 0 && self.scope(f).name.is_empty() && !left.contains(',') => {
+                    Some(r)
+                        if r.kind() == "table_constructor"
+                            && r.named_child_count() > 0
+                            && self.scope(f).name.is_empty()
+                            && !left.contains(',') =>
+                    {
                         let outer = node.parent().filter(|p| p.kind() == "variable_declaration");
                         let mut found = Found::new(node, left, Kind::Constant);
                         found.body = Some(r);
                         found.inside = true;
-                        self.emit(Frame { outer: f.outer.or(outer), ..f }, found);
+                        self.emit(
+                            Frame {
+                                outer: f.outer.or(outer),
+                                ..f
+                            },
+                            found,
+                        );
                     }
                     _ => self.descend(f),
                 }
@@ -945,16 +1195,29 @@ impl<'t> Walk<'t, '_> {
     fn zig(&mut self, f: Frame<'t>) {
         let node = f.node;
         if node.kind() == "test_declaration" {
-            let title = node.named_child(0).filter(|n| n.kind() != "block").map_or("test", |n| self.text(n));
+            let title = node
+                .named_child(0)
+                .filter(|n| n.kind() != "block")
+                .map_or("test", |n| self.text(n));
             let mut found = Found::new(node, title.trim_matches('"').to_owned(), Kind::Test);
             found.body = self.child(node, "block");
             found.exported = Some(false);
             return self.emit(f, found);
         }
-        let name = self.child(node, "identifier").map(|n| self.text(n).to_owned()).unwrap_or_default();
+        let name = self
+            .child(node, "identifier")
+            .map(|n| self.text(n).to_owned())
+            .unwrap_or_default();
         let mut cursor = node.walk();
         let container = node.named_children(&mut cursor).find(|c| {
-            matches!(c.kind(), "struct_declaration" | "enum_declaration" | "union_declaration" | "opaque_declaration" | "error_set_declaration")
+            matches!(
+                c.kind(),
+                "struct_declaration"
+                    | "enum_declaration"
+                    | "union_declaration"
+                    | "opaque_declaration"
+                    | "error_set_declaration"
+            )
         });
         match container {
             Some(c) => {
@@ -963,7 +1226,10 @@ impl<'t> Walk<'t, '_> {
                     _ => Kind::Struct,
                 };
                 let mut found = Found::new(node, name, kind);
-                let head = self.source.get(node.start_byte()..c.start_byte()).unwrap_or_default();
+                let head = self
+                    .source
+                    .get(node.start_byte()..c.start_byte())
+                    .unwrap_or_default();
                 let word = self.text(c).split(['{', '\n']).next().unwrap_or_default();
                 found.signature = Some(doc::fold(&format!("{head}{word}")));
                 found.inside = true;
@@ -991,7 +1257,9 @@ impl<'t> Walk<'t, '_> {
 
     fn sql(&mut self, f: Frame<'t>) {
         let node = f.node;
-        let index = (node.kind() == "create_index").then(|| self.child(node, "identifier")).flatten();
+        let index = (node.kind() == "create_index")
+            .then(|| self.child(node, "identifier"))
+            .flatten();
         let name = index
             .or_else(|| self.child(node, "object_reference"))
             .or_else(|| self.field(node, "name"))
@@ -1007,20 +1275,27 @@ impl<'t> Walk<'t, '_> {
         };
         let mut found = Found::new(node, name, kind);
         found.exported = Some(true);
-        found.body = self.child(node, "column_definitions").or_else(|| self.child(node, "create_query")).or_else(|| self.child(node, "function_body"));
+        found.body = self
+            .child(node, "column_definitions")
+            .or_else(|| self.child(node, "create_query"))
+            .or_else(|| self.child(node, "function_body"));
         self.emit(f, found);
     }
 
     fn html(&mut self, f: Frame<'t>) {
         let node = f.node;
         let tag = self.child(node, "start_tag");
-        let name = tag.and_then(|t| self.child(t, "tag_name")).map(|n| self.text(n)).unwrap_or_default();
+        let name = tag
+            .and_then(|t| self.child(t, "tag_name"))
+            .map(|n| self.text(n))
+            .unwrap_or_default();
         let heading = matches!(name, "h1" | "h2" | "h3" | "title");
         let id = tag.and_then(|t| {
             let mut cursor = t.walk();
             t.named_children(&mut cursor).find_map(|a| {
                 let text = self.text(a);
-                text.strip_prefix("id=").map(|v| v.trim_matches(['"', '\'']).to_owned())
+                text.strip_prefix("id=")
+                    .map(|v| v.trim_matches(['"', '\'']).to_owned())
             })
         });
         let title = if heading {
@@ -1033,7 +1308,11 @@ impl<'t> Walk<'t, '_> {
         if title.is_empty() {
             return self.descend(f);
         }
-        let mut found = Found::new(node, title.chars().take(120).collect::<String>(), Kind::Section);
+        let mut found = Found::new(
+            node,
+            title.chars().take(120).collect::<String>(),
+            Kind::Section,
+        );
         found.signature = tag.map(|t| doc::fold(self.text(t)));
         let scope = self.scope(f).name.clone();
         self.emit(f, found);
@@ -1044,18 +1323,25 @@ impl<'t> Walk<'t, '_> {
     fn css(&mut self, f: Frame<'t>) {
         let node = f.node;
         let name = if node.kind() == "keyframes_statement" {
-            self.child(node, "keyframes_name").map(|n| format!("@keyframes {}", self.text(n)))
+            self.child(node, "keyframes_name")
+                .map(|n| format!("@keyframes {}", self.text(n)))
         } else {
-            self.child(node, "selectors").map(|n| self.text(n).to_owned())
+            self.child(node, "selectors")
+                .map(|n| self.text(n).to_owned())
         };
-        let name: String = doc::fold(&name.unwrap_or_default()).chars().take(120).collect();
+        let name: String = doc::fold(&name.unwrap_or_default())
+            .chars()
+            .take(120)
+            .collect();
         self.leaf(f, name, Kind::Section);
     }
 
     fn markdown(&mut self, f: Frame<'t>) {
         let node = f.node;
         if node.kind() == "setext_heading" {
-            let title = node.child_by_field_name("heading_content").map(|n| doc::fold(self.text(n)));
+            let title = node
+                .child_by_field_name("heading_content")
+                .map(|n| doc::fold(self.text(n)));
             return self.leaf(f, title.unwrap_or_default(), Kind::Section);
         }
         let heading = node.named_child(0).filter(|h| h.kind() == "atx_heading");
@@ -1066,12 +1352,20 @@ impl<'t> Walk<'t, '_> {
             .child_by_field_name("heading_content")
             .map(|n| doc::fold(self.text(n)))
             .unwrap_or_default();
-        let mut found = Found::new(node, title.chars().take(150).collect::<String>(), Kind::Section);
+        let mut found = Found::new(
+            node,
+            title.chars().take(150).collect::<String>(),
+            Kind::Section,
+        );
         found.signature = Some(doc::fold(self.text(heading)));
         let text = self.text(node);
         let after = text.get(heading.byte_range().len()..).unwrap_or_default();
         let paragraph = after.trim_start().split("\n\n").next().unwrap_or_default();
-        found.doc = Some(if paragraph.starts_with(['#', '`', '|', '<']) { String::new() } else { paragraph.to_owned() });
+        found.doc = Some(if paragraph.starts_with(['#', '`', '|', '<']) {
+            String::new()
+        } else {
+            paragraph.to_owned()
+        });
         self.emit(f, found);
         // Headings are not qualified by those above them: nobody writes them so.
         self.descend(f);
@@ -1081,12 +1375,19 @@ impl<'t> Walk<'t, '_> {
     fn data(&mut self, f: Frame<'t>) {
         let node = f.node;
         let scope = self.scope(f);
-        let depth = if scope.name.is_empty() { 0 } else { scope.name.matches('\u{1}').count() + 1 };
+        let depth = if scope.name.is_empty() {
+            0
+        } else {
+            scope.name.matches('\u{1}').count() + 1
+        };
         let key = match self.language {
             Language::Toml => node.named_child(0).map(|n| self.text(n)),
             _ => self.field(node, "key").map(|n| self.text(n)),
         };
-        let key: String = doc::fold(key.unwrap_or_default().trim_matches(['"', '\''])).chars().take(120).collect();
+        let key: String = doc::fold(key.unwrap_or_default().trim_matches(['"', '\'']))
+            .chars()
+            .take(120)
+            .collect();
         if key.is_empty() || depth > 1 {
             return;
         }
@@ -1115,7 +1416,9 @@ fn join(scope: &str, name: &str) -> String {
 /// Whether a value is a function or a class.
 fn function_kind(value: Node<'_>) -> Option<Kind> {
     Some(match value.kind() {
-        "arrow_function" | "function_expression" | "function" | "generator_function" => Kind::Function,
+        "arrow_function" | "function_expression" | "function" | "generator_function" => {
+            Kind::Function
+        }
         "class" => Kind::Class,
         _ => return None,
     })
@@ -1123,10 +1426,20 @@ fn function_kind(value: Node<'_>) -> Option<Kind> {
 
 /// The text of an Elixir string or heredoc; `None` for `false`.
 fn elixir_string(text: &str) -> Option<String> {
-    let text = text.trim_start().trim_start_matches("~S").trim_start_matches("~s");
+    let text = text
+        .trim_start()
+        .trim_start_matches("~S")
+        .trim_start_matches("~s");
     for quote in ["\"\"\"", "\""] {
         if let Some(inner) = text.strip_prefix(quote) {
-            return Some(inner.split(quote).next().unwrap_or_default().trim().to_owned());
+            return Some(
+                inner
+                    .split(quote)
+                    .next()
+                    .unwrap_or_default()
+                    .trim()
+                    .to_owned(),
+            );
         }
     }
     None

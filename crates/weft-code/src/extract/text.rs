@@ -75,7 +75,11 @@ pub(super) fn chunks(path: &str, source: &str) -> Vec<Symbol> {
     let (mut start, mut line, mut lines, mut at) = (0_usize, 1_u32, 0_u32, 0_usize);
     let mut push = |start: usize, end: usize, line: u32, lines: u32| {
         let text = &source[start..end];
-        let first = text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or(name);
+        let first = text
+            .lines()
+            .map(str::trim)
+            .find(|l| !l.is_empty())
+            .unwrap_or(name);
         if out.len() < MAX_CHUNKS && (!text.trim().is_empty() || out.is_empty()) {
             out.push(Symbol {
                 name: name.to_owned(),
@@ -133,7 +137,9 @@ pub(super) fn rescue(tree: &Tree, source: &str, symbols: &mut Vec<Symbol>) {
     let mut at = 0;
     for (i, line) in source.split_inclusive('\n').enumerate() {
         let number = i as u32 + 1;
-        let broken = errors.iter().any(|e| e.contains(&at) || e.contains(&(at + line.len() - 1)));
+        let broken = errors
+            .iter()
+            .any(|e| e.contains(&at) || e.contains(&(at + line.len() - 1)));
         if broken
             && !known.contains(&number)
             && let Some(c) = LINE.captures(line)

@@ -21,7 +21,10 @@ fn fixtures() -> Vec<PathBuf> {
 }
 
 fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn table(path: &Path, text: &str) -> String {
@@ -70,13 +73,19 @@ fn each_language_gives_its_table() {
 fn any_cut_of_any_fixture_is_survived() {
     for path in fixtures() {
         let text = std::fs::read_to_string(&path).expect("fixture");
-        for at in (0..text.len()).step_by(17).filter(|at| text.is_char_boundary(*at)) {
+        for at in (0..text.len())
+            .step_by(17)
+            .filter(|at| text.is_char_boundary(*at))
+        {
             for piece in [&text[..at], &text[at..]] {
                 let e = extract(&name(&path), piece);
                 assert!(!e.symbols.is_empty());
                 for s in &e.symbols {
                     assert!(s.start <= s.end && s.end as usize <= piece.len(), "{s:?}");
-                    assert!(piece.get(s.start as usize..s.end as usize).is_some(), "{s:?}");
+                    assert!(
+                        piece.get(s.start as usize..s.end as usize).is_some(),
+                        "{s:?}"
+                    );
                     assert!(s.line >= 1 && s.line <= s.end_line, "{s:?}");
                 }
                 own_texts(piece, &e.symbols, 4096);
@@ -108,12 +117,20 @@ fn odd_files() {
     // A class that names itself as its base and its trait.
     let php = "<?php class Test extends Test { use Test; }\ntrait Test { use Test; }\n";
     assert_eq!(extract("t.php", php).symbols.len(), 3);
-    let many: String = (0..40_000).map(|i| format!("function f{i}() {{}}\n")).collect();
-    assert_eq!(extract("many.php", &format!("<?php\n{many}")).symbols.len(), 40_001);
+    let many: String = (0..40_000)
+        .map(|i| format!("function f{i}() {{}}\n"))
+        .collect();
+    assert_eq!(
+        extract("many.php", &format!("<?php\n{many}")).symbols.len(),
+        40_001
+    );
     let latin = b"def gr\xf6\xdfe():\n    pass\n";
     let Decoded::Text(text) = decode(latin) else {
         panic!("text")
     };
     assert_eq!(extract("l.py", &text).symbols[0].name, "l.py");
-    assert_eq!(extract("notes.unknown", "hello\n").symbols[0].signature, "hello");
+    assert_eq!(
+        extract("notes.unknown", "hello\n").symbols[0].signature,
+        "hello"
+    );
 }

@@ -5,6 +5,7 @@ pub mod find;
 pub mod paths;
 pub mod rank;
 pub mod text;
+pub mod tokens;
 
 /// What a symbol is. One vocabulary for all languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,9 +84,7 @@ impl Kind {
 
     /// The kind of a stored byte.
     pub fn from_byte(byte: u8) -> Self {
-        Self::ALL
-            .get(usize::from(byte))
-            .map_or(Self::File, |k| k.1)
+        Self::ALL.get(usize::from(byte)).map_or(Self::File, |k| k.1)
     }
 
     /// Whether symbols of this kind hold other symbols.

@@ -1,11 +1,13 @@
 //! Routers of both APIs and what every request passes through.
 
+mod access;
 pub(crate) mod dto;
 mod ingest;
 mod openapi;
 pub(crate) mod search;
 mod sessions;
 pub(crate) mod traces;
+mod weave;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use weft_engine::{Engine, StoreError};
 
 use crate::metrics::{self, Surface};
 use crate::{host_of, is_local_name};
+use access::Access;
 
 pub(crate) use search::search_output;
 
@@ -96,6 +99,14 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .route("/v1/cassettes/search/spans", get(search::cassette_spans))
         .route("/v1/admin/derive/run", post(sessions::derive_run))
         .route("/v1/admin/seed/demo", post(sessions::seed_demo))
+        .route(
+            "/api/weave/{repo_id}/search",
+            get(weave::get).post(weave::post),
+        )
+        .route("/api/weave/{repo_id}/search/index", get(weave::index))
+        .route("/api/weave/{repo_id}/search/reindex", post(weave::reindex))
+        .route("/api/weave/{repo_id}/purge", post(weave::purge))
+        .route("/api/index", post(weave::gone))
         .route("/v1/ingest", post(ingest_elsewhere))
         .route("/v1/ingest/transcript", post(ingest_elsewhere))
         .with_state(engine)
@@ -171,24 +182,27 @@ async fn ingest_elsewhere(request: Request) -> Response {
 pub(crate) struct Guard {
     loopback: bool,
     token: Option<Arc<str>>,
+    engine: Arc<Engine>,
 }
 
 impl Guard {
-    pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
+    pub(crate) fn new(address: SocketAddr, token: Option<String>, engine: Arc<Engine>) -> Self {
         Self {
             loopback: crate::is_loopback(&address),
             token: token.map(Into::into),
+            engine,
         }
     }
 
-    /// A page in a browser must not reach a local server through a name of its own (DNS rebinding).
-    fn refusal(&self, request: &Request) -> Option<Response> {
+    /// What the caller may do, or why nothing.
+    fn admit(&self, request: &Request) -> Result<Access, Box<Response>> {
         let value = |name| {
             request
                 .headers()
                 .get(name)
                 .and_then(|v: &HeaderValue| v.to_str().ok())
         };
+        // A page in a browser must not reach a local server through a name of its own (DNS rebinding).
         if self.loopback {
             let host = value(header::HOST)
                 .or_else(|| request.uri().authority().map(|a| a.as_str()))
@@ -196,29 +210,58 @@ impl Guard {
             let foreign_origin = value(header::ORIGIN)
                 .is_some_and(|o| !is_local_name(host_of(o)) && !o.starts_with("vscode-webview://"));
             if (!host.is_empty() && !is_local_name(host_of(host))) || foreign_origin {
-                return Some(
-                    ApiError(StatusCode::FORBIDDEN, "host or origin not allowed".into())
-                        .into_response(),
-                );
+                return Err(refused(StatusCode::FORBIDDEN, "host or origin not allowed"));
             }
         }
-        let token = self.token.as_ref()?;
-        let given = value(header::AUTHORIZATION)
-            .and_then(|v| v.strip_prefix("Bearer "))
-            .unwrap_or_default();
-        if same(given.as_bytes(), token.as_bytes()) {
-            return None;
+        let given = value(header::AUTHORIZATION).and_then(|v| v.strip_prefix("Bearer "));
+        let own = self.token.as_deref();
+        let access = match (given, own) {
+            (Some(g), Some(t)) if same(g.as_bytes(), t.as_bytes()) => Some(Access::all()),
+            (Some(g), _) => Access::of(&self.engine, g)
+                // Without tokens there is nothing to check a header against.
+                .or_else(|| {
+                    (self.loopback && own.is_none() && !has_tokens(&self.engine)).then(Access::all)
+                }),
+            (None, None) if self.loopback => Some(Access::all()),
+            (None, _) => None,
+        };
+        let Some(access) = access else {
+            return Err(refused(
+                StatusCode::UNAUTHORIZED,
+                "a bearer token is required",
+            ));
+        };
+        let path = request.uri().path();
+        if access.scope < access::needed(request.method(), path) {
+            return Err(refused(
+                StatusCode::FORBIDDEN,
+                "the token's scope does not allow this",
+            ));
         }
-        let mut refused = ApiError(
-            StatusCode::UNAUTHORIZED,
-            "a bearer token is required".into(),
-        )
-        .into_response();
-        refused
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        Some(refused)
+        // A token for some repositories sees no conversations: they belong to none of them surely.
+        let is_code = path.starts_with("/api/") || matches!(path, "/ping" | "/openapi");
+        if access.is_narrow() && !is_code {
+            return Err(refused(
+                StatusCode::FORBIDDEN,
+                "the token is for code of some repositories only",
+            ));
+        }
+        Ok(access)
     }
+}
+
+/// Whether any token was created.
+pub(crate) fn has_tokens(engine: &Engine) -> bool {
+    engine.store().tokens().is_ok_and(|t| !t.is_empty())
+}
+
+fn refused(status: StatusCode, text: &str) -> Box<Response> {
+    let mut r = ApiError(status, text.into()).into_response();
+    if status == StatusCode::UNAUTHORIZED {
+        r.headers_mut()
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    Box::new(r)
 }
 
 /// Compares in a time that does not tell where two tokens differ.
@@ -243,9 +286,10 @@ async fn outer(State(guard): State<Guard>, mut request: Request, next: Next) -> 
         .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
     let value = HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static(""));
     request.headers_mut().insert(REQUEST_ID, value.clone());
-    let mut response = match guard.refusal(&request) {
-        Some(r) => r,
-        None => {
+    let mut response = match guard.admit(&request) {
+        Err(r) => *r,
+        Ok(access) => {
+            request.extensions_mut().insert(access);
             // A panic in a handler is a bug; it must cost one request, not the server.
             match tokio::spawn(next.run(request)).await {
                 Ok(r) => r,
@@ -324,6 +368,15 @@ impl Params {
             .find(|(k, _)| k == name)
             .map(|(_, v)| v.as_str())
             .filter(|v| !v.is_empty())
+    }
+
+    /// All values of a repeated parameter.
+    pub(crate) fn all(&self, name: &str) -> Vec<String> {
+        self.0
+            .iter()
+            .filter(|(k, v)| k == name && !v.is_empty())
+            .map(|(_, v)| v.clone())
+            .collect()
     }
 
     /// An RFC 3339 instant.

@@ -1,8 +1,10 @@
-//! MCP: the tool `search`, over streamable HTTP at `/v1/mcp` and over stdio.
+//! MCP over streamable HTTP and over stdio: `search` at `/v1/mcp` as tapes has it, and with the tools
+//! of code at `/mcp`, at `/mcp/{profile}` and over stdio.
 //!
 //! The protocol is the official SDK's. In front of it stand the checks that the reference's
 //! stateless transport makes, with its texts.
 
+mod code;
 mod transport;
 
 use std::borrow::Cow;
@@ -33,23 +35,61 @@ pub(crate) const VERSIONS: [ProtocolVersion; 4] = [
 
 const DEFAULT_TOP_K: i64 = 5;
 
-/// The `/v1/mcp` route.
+/// A set of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// `search`: the tool of tapes.
+    Spans,
+    /// `search_code` and `find_symbols`: the tools of weave.
+    Code,
+    /// All of them.
+    #[default]
+    All,
+}
+
+impl Profile {
+    /// All profiles with their names.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("spans", Self::Spans),
+        ("code", Self::Code),
+        ("all", Self::All),
+    ];
+}
+
+/// The routes of MCP.
 pub(crate) fn router(options: &Options, stop: &CancellationToken) -> Router {
-    transport::router(
-        Server {
-            engine: options.engine.clone(),
-            version: options.version,
-        },
-        stop,
-    )
+    let server = |profile| Server {
+        engine: options.engine.clone(),
+        version: options.version,
+        profile,
+    };
+    let mut router = transport::router("/v1/mcp", server(Profile::Spans), stop)
+        .merge(transport::router("/mcp", server(Profile::All), stop));
+    for (name, profile) in Profile::ALL {
+        router = router.merge(transport::router(
+            &format!("/mcp/{name}"),
+            server(profile),
+            stop,
+        ));
+    }
+    router
 }
 
 /// Speaks MCP over standard input and output until the client closes it.
 ///
 /// # Errors
 /// Where the handshake or the transport fails.
-pub async fn serve_stdio(engine: Arc<Engine>, version: &'static str) -> std::io::Result<()> {
-    let service = Server { engine, version }
+pub async fn serve_stdio(
+    engine: Arc<Engine>,
+    version: &'static str,
+    profile: Profile,
+) -> std::io::Result<()> {
+    let server = Server {
+        engine,
+        version,
+        profile,
+    };
+    let service = server
         .serve(rmcp::transport::stdio())
         .await
         .map_err(std::io::Error::other)?;
@@ -61,6 +101,7 @@ pub async fn serve_stdio(engine: Arc<Engine>, version: &'static str) -> std::io:
 pub(crate) struct Server {
     engine: Arc<Engine>,
     version: &'static str,
+    profile: Profile,
 }
 
 fn object(v: Value) -> Arc<JsonObject> {
@@ -141,11 +182,14 @@ fn arguments(given: Option<JsonObject>) -> Result<(String, usize), String> {
 
 impl Server {
     fn tools(&self) -> Vec<Tool> {
-        if self.engine.vectors_configured() {
-            vec![search_tool()]
-        } else {
-            Vec::new()
+        let mut tools = Vec::new();
+        if self.profile != Profile::Code && self.engine.vectors_configured() {
+            tools.push(search_tool());
         }
+        if self.profile != Profile::Spans {
+            tools.extend(code::tools());
+        }
+        tools
     }
 
     async fn search(&self, query: String, limit: usize) -> CallToolResult {
@@ -183,7 +227,14 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
         info.protocol_version = ProtocolVersion::V_2025_11_25;
-        info.server_info = Implementation::new("tapes", self.version);
+        info.server_info = Implementation::new(
+            if self.profile == Profile::Spans {
+                "tapes"
+            } else {
+                "weft"
+            },
+            self.version,
+        );
         info
     }
 
@@ -214,12 +265,17 @@ impl ServerHandler for Server {
                 None,
             ));
         }
-        let (query, top_k) = arguments(request.arguments).map_err(|e| {
+        let invalid = |e: String| {
             ErrorData::invalid_params(
                 format!("invalid params: validating \"arguments\": {e}"),
                 None,
             )
-        })?;
+        };
+        if request.name != "search" {
+            let asked = code::Asked::read(&request.name, request.arguments).map_err(invalid)?;
+            return Ok(code::answer(self.engine.clone(), asked).await.into());
+        }
+        let (query, top_k) = arguments(request.arguments).map_err(invalid)?;
         Ok(self.search(query, top_k).await.into())
     }
 }

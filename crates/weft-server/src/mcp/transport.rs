@@ -40,7 +40,7 @@ const METHODS: [&str; 11] = [
 
 type Service = StreamableHttpService<Server, NeverSessionManager>;
 
-pub(super) fn router(server: Server, stop: &CancellationToken) -> Router {
+pub(super) fn router(path: &str, server: Server, stop: &CancellationToken) -> Router {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(false)
@@ -56,7 +56,7 @@ pub(super) fn router(server: Server, stop: &CancellationToken) -> Router {
         config,
     );
     Router::new()
-        .route("/v1/mcp", any(handle))
+        .route(path, any(handle))
         .with_state(Arc::new(service))
 }
 

@@ -8,11 +8,11 @@ use clap::Subcommand;
 use crate::out::Out;
 use crate::report::hinted;
 
-const NAMES: [&str; 2] = ["tapes", "tapesctl"];
+const NAMES: [&str; 3] = ["tapes", "tapesctl", "weave"];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Alias {
-    /// Make the links `tapes` and `tapesctl` in a folder of your PATH
+    /// Make the links `tapes`, `tapesctl` and `weave` in a folder of your PATH
     Install {
         /// Folder
         dir: PathBuf,

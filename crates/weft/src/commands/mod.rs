@@ -1,14 +1,17 @@
 //! The commands, one file each.
 
 pub(crate) mod alias;
+pub(crate) mod code;
 pub(crate) mod config;
 pub(crate) mod dev;
 pub(crate) mod doctor;
+pub(crate) mod draft;
 pub(crate) mod import;
 pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod spans;
 pub(crate) mod status;
+pub(crate) mod token;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -16,6 +19,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
 use weft_engine::{CatchUp, Engine};
+use weft_server::Profile;
 
 use crate::out;
 use crate::progress::Bar;
@@ -94,7 +98,7 @@ pub(crate) fn block_on<T>(f: impl Future<Output = T>) -> Result<T> {
 }
 
 /// `weft mcp`.
-pub(crate) fn mcp(settings: &Settings) -> Result<u8> {
+pub(crate) fn mcp(settings: &Settings, profile: Profile) -> Result<u8> {
     let engine = open(settings)?;
     // Answers come at once; what is not indexed yet is brought in behind them.
     let background = engine.clone();
@@ -103,7 +107,7 @@ pub(crate) fn mcp(settings: &Settings) -> Result<u8> {
             tracing::warn!(error = %e, "the index was not brought up to date");
         }
     });
-    block_on(weft_server::serve_stdio(engine, VERSION))??;
+    block_on(weft_server::serve_stdio(engine, VERSION, profile))??;
     Ok(0)
 }
 

@@ -391,6 +391,7 @@ async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
         Some(a) => Some(bind("worker metrics", a).await?),
         None => None,
     };
+    let watched = engine.clone();
     let mut workers = Workers::new(engine);
     if let Some(knobs) = plan.derive {
         workers.derive(knobs);
@@ -399,6 +400,18 @@ async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
         workers.embed(interval);
     }
     let mut services = tokio::task::JoinSet::new();
+    // Code is kept fresh where it is searched.
+    let watcher = if api.is_some() {
+        match watched.watch_code() {
+            Ok(w) => Some(w),
+            Err(e) => {
+                tracing::warn!(error = %e, "repositories are not watched");
+                None
+            }
+        }
+    } else {
+        None
+    };
     if let Some(l) = api {
         services.spawn(weft_server::serve_api(l, options.clone(), stop.clone()));
     }
@@ -418,7 +431,11 @@ async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
     stop.cancel();
     let drained = async {
         while services.join_next().await.is_some() {}
-        tokio::task::spawn_blocking(move || workers.stop()).await
+        tokio::task::spawn_blocking(move || {
+            drop(watcher);
+            workers.stop()
+        })
+        .await
     };
     tokio::select! {
         _ = drained => {}

@@ -1,0 +1,1096 @@
+//! Code search over real git repositories: indexing, drafts, branches, hostile input.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_engine::code::{CodeQuery, DraftState, Kind, SyncOptions};
+use weft_engine::{CodeAnswer, CodeRepo, CodeSync, Config, Engine};
+
+/// A repository and a store of its own.
+struct Place {
+    _tmp: tempfile::TempDir,
+    root: PathBuf,
+    data: PathBuf,
+    engine: Arc<Engine>,
+}
+
+fn git(dir: &Path, args: &[&str]) -> String {
+    let out = Command::new("git")
+        .args([
+            "-c",
+            "user.name=alice",
+            "-c",
+            "user.email=alice@example.org",
+            "-c",
+            "commit.gpgsign=false",
+        ])
+        .args(args)
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_SYSTEM", "/dev/null")
+        .env("GIT_AUTHOR_DATE", "2026-10-30T19:24:04Z")
+        .env("GIT_COMMITTER_DATE", "2026-10-30T19:24:04Z")
+        .output()
+        .expect("git runs");
+    assert!(
+        out.status.success(),
+        "git {args:?}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8_lossy(&out.stdout).trim().to_owned()
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let full = root.join(path);
+    std::fs::create_dir_all(full.parent().expect("parent")).expect("folder");
+    std::fs::write(full, text).expect("write");
+}
+
+fn commit(root: &Path, message: &str) -> String {
+    git(root, &["add", "-A"]);
+    git(root, &["commit", "-q", "--allow-empty", "-m", message]);
+    git(root, &["rev-parse", "HEAD"])
+}
+
+const REFUNDS: &str = "import { payments } from './p';\n/** Issue a refund through the payment provider. */\nexport async function processRefund(order: Order, cents: number) {\n  await payments.refund(order.id, cents);\n}\nfunction auditRefund(order: Order) {}\n";
+
+fn place() -> Place {
+    let tmp = tempfile::tempdir().expect("dir");
+    let root = tmp.path().canonicalize().expect("path").join("shop");
+    std::fs::create_dir(&root).expect("root");
+    git(&root, &["init", "-q", "-b", "main"]);
+    write(&root, "src/billing/refunds.ts", REFUNDS);
+    write(
+        &root,
+        "src/cart/coupons.ts",
+        "export function applyCoupon(code: string): void {}\n",
+    );
+    commit(&root, "billing and cart");
+    let data = tmp.path().join("data");
+    let engine = Engine::open(&data, Config::default()).expect("engine");
+    Place {
+        root,
+        data,
+        engine,
+        _tmp: tmp,
+    }
+}
+
+impl Place {
+    fn repo(&self) -> CodeRepo {
+        self.engine.code_repository(&self.root).expect("repository")
+    }
+
+    fn sync(&self) -> CodeSync {
+        sync(&self.engine, &self.repo())
+    }
+
+    fn search(&self, query: &str) -> CodeAnswer {
+        let q = CodeQuery {
+            query: query.into(),
+            ..CodeQuery::default()
+        };
+        self.engine
+            .code_search(&self.repo(), &q, &mut |_, _, _| {})
+            .expect("answer")
+    }
+
+    fn find(&self, query: &str) -> Vec<String> {
+        let q = CodeQuery {
+            query: query.into(),
+            limit: 50,
+            ..CodeQuery::default()
+        };
+        let found = self
+            .engine
+            .code_find(&self.repo(), &q, &mut |_, _, _| {})
+            .expect("found");
+        found.hits.into_iter().map(|h| h.target).collect()
+    }
+}
+
+fn sync(engine: &Engine, repo: &CodeRepo) -> CodeSync {
+    engine
+        .code_sync(
+            repo,
+            SyncOptions {
+                workstream: None,
+                until: None,
+                full: false,
+                first: Vec::new(),
+                progress: &mut |_, _, _| {},
+                stop: None,
+                vectors: true,
+            },
+        )
+        .expect("sync")
+}
+
+#[test]
+fn the_seeds_own_example() {
+    let p = place();
+    std::fs::create_dir_all(p.root.join("deep/er")).expect("folder");
+    write(&p.root, "CODEOWNERS", "/src/billing/ @alice\n");
+    commit(&p.root, "owners");
+    // From any folder inside.
+    let repo = p
+        .engine
+        .code_repository(&p.root.join("deep/er"))
+        .expect("repository");
+    assert_eq!(repo.id, p.repo().id);
+    let a = p.search("where do we handle refunds?");
+    assert!(a.semantic && !a.stale && !a.indexing);
+    assert_eq!(a.workstream, "main");
+    let h = &a.hits[0];
+    assert_eq!(h.target, "src/billing/refunds.ts::processRefund");
+    assert_eq!((h.line, h.kind, h.exported), (3, Kind::Function, true));
+    assert_eq!(
+        h.signature,
+        "export async function processRefund(order: Order, cents: number)"
+    );
+    assert_eq!(h.doc, "Issue a refund through the payment provider.");
+    assert_eq!(h.snippet, "await payments.refund(order.id, cents);");
+    assert_eq!(h.owner, "alice");
+    let s = h.stitch.as_ref().expect("stitch");
+    assert_eq!(
+        (s.intent.as_str(), s.author.as_str(), s.at.as_str()),
+        ("billing and cart", "alice", "2026-10-30T19:24:04Z")
+    );
+    assert_eq!(h.found_by, ["semantic", "keyword"]);
+    assert_eq!(
+        p.find("process refund")[0],
+        "src/billing/refunds.ts::processRefund"
+    );
+}
+
+#[test]
+fn drafts_are_tagged_by_what_differs_and_by_who_holds_them() {
+    let p = place();
+    p.sync();
+    write(
+        &p.root,
+        "src/billing/refunds.ts",
+        &REFUNDS
+            .replace("order: Order, cents: number", "order: Order, euros: number")
+            .replace("function auditRefund(order: Order) {}\n", ""),
+    );
+    write(
+        &p.root,
+        "src/cart/refund_coupon.ts",
+        "export function refundCoupon(code: string): void {}\n",
+    );
+    let draft = |a: &CodeAnswer, target: &str| {
+        a.hits
+            .iter()
+            .find(|h| h.target == target)
+            .unwrap_or_else(|| panic!("{target}: {:?}", a.hits))
+            .draft
+            .clone()
+    };
+    let a = p.search("refund");
+    let changed = draft(&a, "src/billing/refunds.ts::processRefund").expect("changed");
+    assert_eq!(
+        (changed.state, changed.agent.as_str()),
+        (DraftState::Changed, "")
+    );
+    assert_eq!(
+        changed.head_signature,
+        "export async function processRefund(order: Order, cents: number)"
+    );
+    assert!(a.hits.iter().any(|h| h.signature.contains("euros")));
+    assert_eq!(
+        draft(&a, "src/cart/refund_coupon.ts::refundCoupon").map(|d| d.state),
+        Some(DraftState::Added)
+    );
+    assert_eq!(
+        draft(&a, "src/billing/refunds.ts::auditRefund").map(|d| d.state),
+        Some(DraftState::Removed)
+    );
+    // Held by a claim.
+    p.engine
+        .claim_drafts(&p.repo(), &["src/cart/".into()], "b1")
+        .expect("claim");
+    assert_eq!(
+        draft(
+            &p.search("refund"),
+            "src/cart/refund_coupon.ts::refundCoupon"
+        )
+        .map(|d| d.agent),
+        Some("b1".into())
+    );
+    let rows = p.engine.list_drafts(&p.repo()).expect("drafts");
+    assert!(
+        rows.iter().any(|r| r.path == "src/cart/refund_coupon.ts"
+            && r.agent == "b1"
+            && r.state == "added")
+    );
+    assert_eq!(
+        p.engine
+            .release_drafts(&p.repo(), &[], Some("b1"))
+            .expect("release"),
+        1
+    );
+    // Committed, nothing is a draft.
+    commit(&p.root, "done");
+    let a = p.search("refund");
+    assert!(a.hits.iter().all(|h| h.draft.is_none()), "{:?}", a.hits);
+    assert!(!a.stale);
+    // A file that is only removed from disk.
+    std::fs::remove_file(p.root.join("src/cart/refund_coupon.ts")).expect("remove");
+    assert_eq!(
+        draft(
+            &p.search("refund coupon"),
+            "src/cart/refund_coupon.ts::refundCoupon"
+        )
+        .map(|d| d.state),
+        Some(DraftState::Removed)
+    );
+}
+
+#[test]
+fn two_worktrees_show_each_others_drafts() {
+    let p = place();
+    p.sync();
+    let other = p.root.with_file_name("b1");
+    git(
+        &p.root,
+        &[
+            "worktree",
+            "add",
+            "-q",
+            other.to_str().expect("path"),
+            "-b",
+            "feature",
+        ],
+    );
+    write(
+        &other,
+        "src/cart/gift.ts",
+        "export function redeemGiftCard(code: string): void {}\n",
+    );
+    write(
+        &p.root,
+        "src/cart/loyalty.ts",
+        "export function earnLoyaltyPoints(n: number): void {}\n",
+    );
+    let here = p.search("redeem gift card");
+    let h = here
+        .hits
+        .iter()
+        .find(|h| h.symbol == "redeemGiftCard")
+        .expect("the other's draft");
+    assert_eq!(
+        h.draft.as_ref().map(|d| (d.state, d.agent.as_str())),
+        Some((DraftState::Added, "b1"))
+    );
+    let there = p.engine.code_repository(&other).expect("worktree");
+    assert_eq!(there.id, p.repo().id, "one repository");
+    let q = CodeQuery {
+        query: "earn loyalty points".into(),
+        ..CodeQuery::default()
+    };
+    let a = p
+        .engine
+        .code_search(&there, &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert_eq!(a.workstream, "feature");
+    let h = a
+        .hits
+        .iter()
+        .find(|h| h.symbol == "earnLoyaltyPoints")
+        .expect("the main draft");
+    assert_eq!(h.draft.as_ref().map(|d| d.state), Some(DraftState::Added));
+    // C3: a worktree inside of the checkout is no part of it, and its removal leaves nothing behind.
+    git(
+        &p.root,
+        &["worktree", "add", "-q", ".worktrees/a", "-b", "inner"],
+    );
+    assert!(
+        !p.find("applyCoupon")
+            .iter()
+            .any(|t| t.starts_with(".worktrees"))
+    );
+    std::fs::remove_dir_all(&other).expect("remove");
+    assert!(!p.find("redeemGiftCard").iter().any(|t| t.contains("gift")));
+}
+
+#[test]
+fn a_captured_write_holds_a_draft() {
+    let p = place();
+    p.sync();
+    write(
+        &p.root,
+        "src/cart/wish.ts",
+        "export function addToWishlist(id: string): void {}\n",
+    );
+    let path = p.root.join("src/cart/wish.ts");
+    let mut turn = crate::support::turn("s-1", "r-1", "add a wish list", "done");
+    turn["meta"]["ts_request"] = "2026-11-05T12:00:00Z".into();
+    turn["response"]["stop_reason"] = "tool_use".into();
+    turn["response"]["message"] = serde_json::json!({"role": "assistant", "content": [
+        {"type": "tool_use", "tool_use_id": "t1", "tool_name": "Write", "tool_input": {"file_path": path, "content": "x"}}]});
+    p.engine
+        .ingest_turn(turn.to_string().as_bytes())
+        .expect("turn");
+    while p.engine.derive_queued(0, 0).expect("derive") > 0 {}
+    let writes = p.engine.store().writes_since(0, 10).expect("writes");
+    assert_eq!(writes.len(), 1, "one captured write");
+    let h = p.search("add to wishlist");
+    let draft = h.hits[0].draft.clone().expect("a draft");
+    assert_eq!(
+        (draft.state, draft.agent),
+        (DraftState::Added, writes[0].agent.clone())
+    );
+    assert!(!writes[0].agent.is_empty());
+    // A claim goes before.
+    p.engine
+        .claim_drafts(&p.repo(), &["src/cart/wish.ts".into()], "b2")
+        .expect("claim");
+    assert_eq!(
+        p.search("add to wishlist").hits[0]
+            .draft
+            .as_ref()
+            .map(|d| d.agent.as_str()),
+        Some("b2")
+    );
+}
+
+#[test]
+fn only_what_changed_is_read_and_a_switch_back_embeds_nothing() {
+    let p = place();
+    for i in 0..100 {
+        write(
+            &p.root,
+            &format!("src/m{i}.py"),
+            &format!(
+                "def handler_{i}(x):\n    \"\"\"Handles case {i}.\"\"\"\n    return x + {i}\n"
+            ),
+        );
+    }
+    commit(&p.root, "many");
+    let first = p.sync();
+    assert_eq!((first.files, first.read), (102, 102));
+    assert_eq!(p.sync().read, 0);
+    git(&p.root, &["checkout", "-q", "-b", "other"]);
+    for i in 0..3 {
+        write(
+            &p.root,
+            &format!("src/m{i}.py"),
+            &format!("def changed_{i}(x):\n    return {i}\n"),
+        );
+    }
+    commit(&p.root, "three");
+    let second = p.sync();
+    assert_eq!(second.read, 3);
+    // C29: each branch sees its own, and the second costs three files.
+    assert!(
+        p.find("changed_1")
+            .iter()
+            .any(|t| t.ends_with("::changed_1"))
+    );
+    assert!(
+        p.find("handler_1")
+            .iter()
+            .all(|t| !t.ends_with("m1.py::handler_1"))
+    );
+    // C1: fast switching loses nothing.
+    for _ in 0..5 {
+        git(&p.root, &["checkout", "-q", "main"]);
+        let r = p.sync();
+        assert_eq!((r.read, r.embedded), (0, 0));
+        git(&p.root, &["checkout", "-q", "other"]);
+        assert_eq!(p.sync().embedded, 0);
+    }
+    git(&p.root, &["checkout", "-q", "main"]);
+    let r = p.sync();
+    assert_eq!((r.files, r.read), (102, 0));
+    for i in [0, 1, 2, 50] {
+        assert_eq!(
+            p.find(&format!("handler_{i}"))[0],
+            format!("src/m{i}.py::handler_{i}")
+        );
+    }
+    // A search of a branch that is not checked out.
+    let q = CodeQuery {
+        query: "changed_1".into(),
+        workstream: Some("other".into()),
+        ..CodeQuery::default()
+    };
+    let a = p
+        .engine
+        .code_search(&p.repo(), &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert_eq!(
+        (a.workstream.as_str(), a.hits[0].symbol.as_str()),
+        ("other", "changed_1")
+    );
+    assert!(a.hits[0].draft.is_none());
+}
+
+#[test]
+fn deleted_and_renamed_files_leave_no_ghost() {
+    let p = place();
+    p.sync();
+    std::fs::rename(
+        p.root.join("src/cart/coupons.ts"),
+        p.root.join("src/cart/vouchers.ts"),
+    )
+    .expect("rename");
+    assert_eq!(p.find("applyCoupon"), ["src/cart/vouchers.ts::applyCoupon"]);
+    commit(&p.root, "renamed");
+    let a = p.search("applyCoupon");
+    let targets: Vec<&str> = a
+        .hits
+        .iter()
+        .map(|h| h.target.as_str())
+        .filter(|t| t.ends_with("applyCoupon"))
+        .collect();
+    assert_eq!(targets, ["src/cart/vouchers.ts::applyCoupon"]);
+}
+
+#[test]
+fn staleness_and_status_are_told() {
+    let p = place();
+    p.sync();
+    // C4: behind is behind.
+    write(
+        &p.root,
+        "src/new.ts",
+        "export function brandNew(): void {}\n",
+    );
+    commit(&p.root, "more");
+    let s = &p.engine.code_status(&p.repo()).expect("status")[0];
+    assert_eq!(s.state, "behind");
+    assert_ne!(s.indexed_head, s.head);
+    // Another process holds the writer: the last index answers, and says so.
+    let lock = p.repo().store().writer(true).expect("lock");
+    let q = CodeQuery {
+        query: "refund".into(),
+        wait: Some(Duration::from_millis(50)),
+        ..CodeQuery::default()
+    };
+    let a = p
+        .engine
+        .code_search(&p.repo(), &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert!(a.stale && !a.indexing && a.semantic);
+    assert!(!a.hits.is_empty());
+    drop(lock);
+    let a = p.search("brandNew");
+    assert!(!a.stale);
+    assert_eq!(a.hits[0].symbol, "brandNew");
+    // C6: nothing stays pending.
+    write(
+        &p.root,
+        "src/untracked.ts",
+        "export function untracked(): void {}\n",
+    );
+    p.sync();
+    assert_eq!(p.sync().read, 0);
+    let s = &p.engine.code_status(&p.repo()).expect("status")[0];
+    assert_eq!((s.state, s.symbols), ("indexed", s.vectors));
+}
+
+#[test]
+fn nothing_indexed_yet_is_told_and_answers_by_words() {
+    let p = place();
+    let lock = p.repo().store().writer(true).expect("lock");
+    let q = CodeQuery {
+        query: "refund".into(),
+        wait: Some(Duration::ZERO),
+        ..CodeQuery::default()
+    };
+    let a = p
+        .engine
+        .code_search(&p.repo(), &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert!(a.indexing && !a.stale && !a.semantic && a.hits.is_empty());
+    drop(lock);
+    assert!(!p.search("refund").indexing);
+}
+
+#[test]
+fn without_a_provider_words_answer_and_a_note_says_why() {
+    let p = place();
+    let mut config = Config::default();
+    config.embedding.provider = "openai".into();
+    let engine = Engine::open(&p.data, config).expect("engine");
+    let repo = engine.code_repository(&p.root).expect("repository");
+    let q = CodeQuery {
+        query: "where do we handle refunds?".into(),
+        ..CodeQuery::default()
+    };
+    let a = engine
+        .code_search(&repo, &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert!(!a.semantic);
+    assert_eq!(a.hits[0].symbol, "processRefund");
+    assert!(a.notes[0].contains("OPENAI_API_KEY"), "{:?}", a.notes);
+    // C12: a provider that does not answer costs a deadline, not the answer.
+    let mut config = Config {
+        search_deadline: Duration::from_millis(300),
+        ..Config::default()
+    };
+    config.embedding.provider = "ollama".into();
+    config.embedding.target = "http://127.0.0.1:9".into();
+    let engine = Engine::open(&p.data, config).expect("engine");
+    let repo = engine.code_repository(&p.root).expect("repository");
+    let a = engine
+        .code_search(&repo, &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert_eq!(a.hits[0].symbol, "processRefund");
+}
+
+#[test]
+fn purged_paths_are_gone_for_good() {
+    let p = place();
+    write(
+        &p.root,
+        "secrets/keys.py",
+        "def launch_codes():\n    return 'swordfish'\n",
+    );
+    commit(&p.root, "oops");
+    p.sync();
+    assert_eq!(p.find("launch_codes").len(), 1);
+    let removed = p
+        .engine
+        .code_purge(&p.repo(), &["secrets/".into()])
+        .expect("purge");
+    assert!(
+        removed.files >= 1 && removed.symbols >= 1 && removed.vectors >= 1,
+        "{removed:?}"
+    );
+    assert!(p.find("launch_codes").is_empty());
+    write(
+        &p.root,
+        "secrets/keys.py",
+        "def launch_codes():\n    return 'changed'\n",
+    );
+    commit(&p.root, "again");
+    p.sync();
+    assert!(p.find("launch_codes").is_empty());
+    assert!(
+        p.search("launch codes swordfish")
+            .hits
+            .iter()
+            .all(|h| !h.file.starts_with("secrets"))
+    );
+    // No file of the index holds the text any more.
+    let dir = p.repo().store().dir().to_owned();
+    for path in [dir.clone(), dir.join("words")]
+        .iter()
+        .flat_map(|d| std::fs::read_dir(d).expect("dir"))
+        .map(|e| e.expect("entry").path())
+        .filter(|p| p.is_file())
+    {
+        let bytes = std::fs::read(&path).expect("read");
+        for word in [&b"launch_codes"[..], b"swordfish", b"launchcodes"] {
+            assert!(
+                !bytes.windows(word.len()).any(|w| w == word),
+                "{}",
+                path.display()
+            );
+        }
+    }
+    assert_eq!(p.find("processRefund").len(), 1, "the rest is still there");
+}
+
+#[test]
+fn two_processes_at_once_end_in_one_right_index() {
+    let p = place();
+    for i in 0..300 {
+        write(
+            &p.root,
+            &format!("src/m{i}.py"),
+            &format!("def handler_{i}(x):\n    return {i}\n"),
+        );
+    }
+    commit(&p.root, "many");
+    let others: Vec<_> = (0..4)
+        .map(|_| {
+            let (data, root) = (p.data.clone(), p.root.clone());
+            std::thread::spawn(move || {
+                // An engine of its own opens everything anew, as another process does.
+                let engine = Engine::open(&data, Config::default()).expect("engine");
+                let repo = engine.code_repository(&root).expect("repository");
+                sync(&engine, &repo)
+            })
+        })
+        .collect();
+    let read: usize = others
+        .into_iter()
+        .map(|t| t.join().expect("thread").read)
+        .sum();
+    assert_eq!(read, 302, "each file was read once");
+    for i in [0, 150, 299] {
+        assert_eq!(
+            p.find(&format!("handler_{i}")),
+            [format!("src/m{i}.py::handler_{i}")]
+        );
+    }
+}
+
+#[test]
+fn an_interrupted_run_goes_on_where_it_stopped() {
+    let p = place();
+    for i in 0..400 {
+        write(
+            &p.root,
+            &format!("src/m{i}.py"),
+            &format!("def handler_{i}(x):\n    return {i}\n"),
+        );
+    }
+    commit(&p.root, "many");
+    let mut read = 0;
+    // C35: ten restarts do not make the work ten times.
+    for _ in 0..10 {
+        let engine = Engine::open(&p.data, Config::default()).expect("engine");
+        let repo = engine.code_repository(&p.root).expect("repository");
+        let r = engine
+            .code_sync(
+                &repo,
+                SyncOptions {
+                    workstream: None,
+                    until: Some(Instant::now() + Duration::from_millis(5)),
+                    full: false,
+                    first: Vec::new(),
+                    progress: &mut |_, _, _| {},
+                    stop: None,
+                    vectors: true,
+                },
+            )
+            .expect("sync");
+        read += r.read;
+    }
+    read += p.sync().read;
+    assert!((402..=402 * 11 / 10).contains(&read), "{read}");
+    let engine = Engine::open(&p.data, Config::default()).expect("engine");
+    let repo = engine.code_repository(&p.root).expect("repository");
+    assert_eq!(sync(&engine, &repo).read, 0);
+    assert_eq!(p.find("handler_399"), ["src/m399.py::handler_399"]);
+}
+
+#[test]
+fn what_is_ignored_is_not_read_and_what_is_tracked_is() {
+    let p = place();
+    // C9 and C10.
+    write(&p.root, ".gitignore", "/Library/\nbuild/\n\\[\n");
+    write(&p.root, ".prettierignore", "*\n");
+    write(&p.root, ".dockerignore", "*\n");
+    write(
+        &p.root,
+        "Library/a.ts",
+        "export function ignoredHere() {}\n",
+    );
+    write(
+        &p.root,
+        "src/Library/b.ts",
+        "export function notIgnoredThere() {}\n",
+    );
+    write(
+        &p.root,
+        "build/kept.ts",
+        "export function trackedAllTheSame() {}\n",
+    );
+    git(&p.root, &["add", "-f", "build/kept.ts"]);
+    commit(&p.root, "rules");
+    write(
+        &p.root,
+        "build/other.ts",
+        "export function builtOnly() {}\n",
+    );
+    assert!(p.find("ignoredHere").is_empty());
+    assert!(p.find("builtOnly").is_empty());
+    assert_eq!(p.find("notIgnoredThere").len(), 1);
+    assert_eq!(
+        p.find("trackedAllTheSame"),
+        ["build/kept.ts::trackedAllTheSame"]
+    );
+    // C7: rules that are no text are named in a warning and the rest goes on.
+    std::fs::write(p.root.join("src/.gitignore"), b"\xff\xfe\x00\xd8[\x80\n").expect("write");
+    write(&p.root, "src/after.ts", "export function stillThere() {}\n");
+    p.sync();
+    assert_eq!(p.find("stillThere").len(), 1);
+    // An index of nothing says so.
+    let empty = p.root.with_file_name("empty");
+    std::fs::create_dir(&empty).expect("dir");
+    git(&empty, &["init", "-q"]);
+    let repo = p.engine.code_repository(&empty).expect("no commits yet");
+    let q = CodeQuery {
+        query: "anything".into(),
+        ..CodeQuery::default()
+    };
+    let a = p
+        .engine
+        .code_search(&repo, &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert!(
+        a.notes.iter().any(|n| n.contains("no source files")),
+        "{:?}",
+        a.notes
+    );
+}
+
+#[test]
+fn files_over_a_limit_are_named_with_their_reason() {
+    let p = place();
+    // C21: 600 KB by hand is code.
+    let mut long = String::new();
+    for i in 0..15_000 {
+        long.push_str(&format!("export const value{i} = compute({i});\n"));
+    }
+    long.push_str("export function uniqueNeedle() {}\n");
+    write(&p.root, "src/long.ts", &long);
+    write(&p.root, "big.sql", &"x".repeat(3 << 20));
+    write(
+        &p.root,
+        "bundle.js",
+        &format!("var a={};", "b,".repeat(200_000)),
+    );
+    std::fs::write(p.root.join("image.png"), b"\x89PNG\0\0\0").expect("write");
+    write(&p.root, ".gitattributes", "*.pb.go linguist-generated\n");
+    write(
+        &p.root,
+        "api.pb.go",
+        "package api\nfunc GeneratedThing() {}\n",
+    );
+    let r = p.sync();
+    assert_eq!(p.find("uniqueNeedle"), ["src/long.ts::uniqueNeedle"]);
+    let reason = |path: &str| {
+        r.skipped
+            .iter()
+            .find(|s| s.0 == path)
+            .map(|s| s.1.as_str())
+            .unwrap_or_default()
+    };
+    assert!(reason("big.sql").contains("too large"), "{:?}", r.skipped);
+    assert!(reason("bundle.js").contains("minified"));
+    assert_eq!(reason("image.png"), "binary");
+    assert!(reason("api.pb.go").contains("generated"));
+    assert!(p.find("GeneratedThing").is_empty());
+    // C22: a reason is never a hit.
+    let a = p.search("binary content too large minified");
+    assert!(
+        a.hits
+            .iter()
+            .all(|h| !h.file.ends_with(".png") && !h.file.ends_with(".sql")),
+        "{:?}",
+        a.hits
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn hostile_repositories_answer_and_run_nothing() {
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
+    let p = place();
+    let trap = p.root.with_file_name("ran");
+    // Everything that git would run.
+    git(
+        &p.root,
+        &[
+            "config",
+            "core.fsmonitor",
+            &format!("touch {}", trap.display()),
+        ],
+    );
+    git(
+        &p.root,
+        &[
+            "config",
+            "filter.evil.clean",
+            &format!("touch {}", trap.display()),
+        ],
+    );
+    git(
+        &p.root,
+        &[
+            "config",
+            "filter.evil.smudge",
+            &format!("touch {}", trap.display()),
+        ],
+    );
+    git(
+        &p.root,
+        &[
+            "config",
+            "diff.evil.textconv",
+            &format!("touch {}", trap.display()),
+        ],
+    );
+    git(
+        &p.root,
+        &[
+            "config",
+            "core.hooksPath",
+            p.root.join("hooks").to_str().expect("path"),
+        ],
+    );
+    let _ = std::fs::remove_file(&trap);
+    write(&p.root, ".gitattributes", "*.ts filter=evil diff=evil\n");
+    write(
+        &p.root,
+        "hooks/post-checkout",
+        &format!("#!/bin/sh\ntouch {}\n", trap.display()),
+    );
+    // Links: a loop, out of the tree, to a folder.
+    let outside = p.root.with_file_name("outside.ts");
+    std::fs::write(&outside, "export function outsideOfTheTree() {}\n").expect("write");
+    symlink(&outside, p.root.join("src/link.ts")).expect("link");
+    symlink(&p.root, p.root.join("src/loop")).expect("link");
+    symlink("/", p.root.join("src/root")).expect("link");
+    // Names.
+    write(
+        &p.root,
+        "src/new\nline.ts",
+        "export function inNewLine() {}\n",
+    );
+    write(
+        &p.root,
+        "src/qu\"ote'.ts",
+        "export function inQuotes() {}\n",
+    );
+    std::fs::write(
+        p.root
+            .join(std::ffi::OsStr::from_bytes(b"src/inv\xff\xfealid.ts")),
+        "export function inInvalid() {}\n",
+    )
+    .expect("write");
+    // Depth.
+    let mut deep = p.root.clone();
+    for _ in 0..300 {
+        deep.push("d");
+    }
+    std::fs::create_dir_all(&deep).expect("deep");
+    std::fs::write(deep.join("deep.ts"), "export function veryDeep() {}\n").expect("write");
+    // Encodings.
+    std::fs::write(
+        p.root.join("src/latin.py"),
+        b"def gr\xfcssen():\n    pass\ndef after_latin(): pass\n",
+    )
+    .expect("write");
+    let wide: Vec<u8> = [0xFF, 0xFE]
+        .into_iter()
+        .chain(
+            "def in_utf16():\n    pass\n"
+                .encode_utf16()
+                .flat_map(u16::to_le_bytes),
+        )
+        .collect();
+    std::fs::write(p.root.join("src/wide.py"), wide).expect("write");
+    // Sparse: 2 GB that nobody reads.
+    std::fs::File::create(p.root.join("huge.bin"))
+        .and_then(|f| f.set_len(2 << 30))
+        .expect("huge");
+    std::fs::write(
+        p.root.join("line.json"),
+        format!("[{}]", "1,".repeat(25 << 20)),
+    )
+    .expect("line");
+    // A file that cannot be read is reported (root reads everything, so nothing is asserted of it).
+    let r = p.sync();
+    assert!(r.complete);
+    for (name, wanted) in [
+        ("inNewLine", 1),
+        ("inQuotes", 1),
+        ("veryDeep", 1),
+        ("after_latin", 1),
+        ("in_utf16", 1),
+        ("outsideOfTheTree", 0),
+    ] {
+        assert_eq!(p.find(name).len(), wanted, "{name}");
+    }
+    assert!(
+        r.skipped.iter().any(|s| s.0 == "huge.bin") && r.skipped.iter().any(|s| s.0 == "line.json")
+    );
+    p.search("what is in a new line?");
+    assert!(!trap.exists(), "something was executed");
+}
+
+#[test]
+fn odd_repositories() {
+    let p = place();
+    let q = CodeQuery {
+        query: "refund".into(),
+        ..CodeQuery::default()
+    };
+    let ask = |dir: &Path| {
+        let repo = p.engine.code_repository(dir).expect("repository");
+        p.engine
+            .code_search(&repo, &q, &mut |_, _, _| {})
+            .expect("answer")
+    };
+    // Bare.
+    let bare = p.root.with_file_name("bare.git");
+    git(
+        &p.root,
+        &["clone", "-q", "--bare", ".", bare.to_str().expect("path")],
+    );
+    let a = ask(&bare);
+    assert_eq!(a.hits[0].symbol, "processRefund");
+    // Shallow.
+    commit(&p.root, "second");
+    let shallow = p.root.with_file_name("shallow");
+    let url = format!("file://{}", p.root.display());
+    git(
+        &p.root,
+        &[
+            "clone",
+            "-q",
+            "--depth",
+            "1",
+            &url,
+            shallow.to_str().expect("path"),
+        ],
+    );
+    assert_eq!(ask(&shallow).hits[0].symbol, "processRefund");
+    // Detached.
+    let head = git(&p.root, &["rev-parse", "HEAD"]);
+    git(&p.root, &["checkout", "-q", "--detach"]);
+    let a = ask(&p.root);
+    assert_eq!(
+        (a.workstream.as_str(), a.head.as_str()),
+        (head.as_str(), head.as_str())
+    );
+    // A submodule is another repository.
+    let sub = p.root.join("sub");
+    git(
+        &p.root,
+        &[
+            "-c",
+            "protocol.file.allow=always",
+            "clone",
+            "-q",
+            &url,
+            sub.to_str().expect("path"),
+        ],
+    );
+    assert!(
+        p.find("processRefund")
+            .iter()
+            .all(|t| !t.starts_with("sub/"))
+    );
+    assert_eq!(ask(&sub).hits[0].symbol, "processRefund");
+    // A `.git` that points nowhere, and no repository at all.
+    let broken = p.root.with_file_name("broken");
+    std::fs::create_dir(&broken).expect("dir");
+    std::fs::write(broken.join(".git"), "gitdir: /nowhere/at/all\n").expect("write");
+    let e = p.engine.code_repository(&broken).expect_err("broken");
+    assert!(
+        e.to_string().contains("cannot open the git repository") && e.hint().is_some(),
+        "{e}"
+    );
+    let none = p.root.with_file_name("none");
+    std::fs::create_dir(&none).expect("dir");
+    let e = p.engine.code_repository(&none).expect_err("none");
+    assert!(
+        e.to_string().contains("not inside a git repository") && e.hint().is_some(),
+        "{e}"
+    );
+    // C34: one folder under several spellings is one index.
+    let ids: HashSet<String> = [
+        p.root.join("src"),
+        p.root.join("./src"),
+        p.root.join("src/../src"),
+    ]
+    .iter()
+    .map(|d| p.engine.code_repository(d).expect("repository").id)
+    .collect();
+    assert_eq!(ids.len(), 1);
+    // Unknown branches and bad questions.
+    let bad = |q: CodeQuery| {
+        p.engine
+            .code_search(&p.repo(), &q, &mut |_, _, _| {})
+            .expect_err("refused")
+            .to_string()
+    };
+    assert!(
+        bad(CodeQuery {
+            workstream: Some("nope".into()),
+            ..q.clone()
+        })
+        .contains("no such workstream: nope")
+    );
+    assert!(
+        bad(CodeQuery {
+            workstream: Some("--upload-pack=x".into()),
+            ..q.clone()
+        })
+        .contains("no such workstream")
+    );
+    assert!(
+        bad(CodeQuery {
+            query: " ".into(),
+            ..q.clone()
+        })
+        .contains("required")
+    );
+    assert!(
+        bad(CodeQuery {
+            query: "x".repeat(2_001),
+            ..q.clone()
+        })
+        .contains("2000")
+    );
+    assert!(
+        bad(CodeQuery {
+            limit: 51,
+            ..q.clone()
+        })
+        .contains("between 1 and 50")
+    );
+}
+
+#[test]
+fn narrowing_by_paths_and_kinds() {
+    let p = place();
+    p.sync();
+    let q = CodeQuery {
+        query: "refund coupon".into(),
+        paths: vec!["src/cart/".into()],
+        ..CodeQuery::default()
+    };
+    let a = p
+        .engine
+        .code_search(&p.repo(), &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert!(!a.hits.is_empty() && a.hits.iter().all(|h| h.file.starts_with("src/cart/")));
+    let q = CodeQuery {
+        query: "refund coupon".into(),
+        kinds: vec![Kind::File],
+        ..CodeQuery::default()
+    };
+    let a = p
+        .engine
+        .code_search(&p.repo(), &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert!(!a.hits.is_empty() && a.hits.iter().all(|h| h.kind == Kind::File));
+}
+
+#[test]
+fn many_symbols_of_one_name_are_bounded() {
+    // C23.
+    let p = place();
+    for i in 0..50 {
+        let text: String = (0..1_000)
+            .map(|n| format!("class C{i}_{n}:\n    def get(self): return {n}\n"))
+            .collect();
+        write(&p.root, &format!("src/many{i}.py"), &text);
+    }
+    p.sync();
+    let q = CodeQuery {
+        query: "get".into(),
+        limit: 50,
+        ..CodeQuery::default()
+    };
+    let a = p
+        .engine
+        .code_search(&p.repo(), &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert_eq!(a.hits.len(), 50);
+    assert!(a.hits.iter().all(|h| h.symbol.ends_with(".get")));
+}
