@@ -76,18 +76,30 @@ pub struct Weights {
     pub same_file: f32,
     /// Exponent that flattens BM25.
     pub words_power: f32,
+    /// How much of the words' weight is kept where even the best candidate has few of the query's words
+    /// (0 = all of it goes, 1 = none): a paraphrase shares no words, and its best match says little.
+    pub words_floor: f32,
+    /// BM25 of the best candidate, as a multiple of the sum of the words' rarities, up to which the words
+    /// count as not matched. Measured: 0.3 to 2.5 for paraphrases, 1.4 to 10 for questions that share
+    /// words with the code.
+    pub words_low: f32,
+    /// Smallest difference in cosine similarity that counts as all of the vectors' weight: in a small
+    /// repository all candidates are about equally far.
+    pub vector_span: f32,
+    /// The multiple from which they count as fully matched.
+    pub words_full: f32,
 }
 
 impl Weights {
     /// The chosen ones.
     pub const CHOSEN: Self = Self {
-        words: 1.0,
-        vectors: 0.6,
+        words: 0.9,
+        vectors: 1.1,
         name: 0.3,
         name_precision: 0.1,
-        stem: 0.35,
+        stem: 0.5,
         stem_precision: 0.15,
-        file: 0.25,
+        file: 0.35,
         named: 0.6,
         exported: 0.1,
         test: 0.5,
@@ -99,8 +111,12 @@ impl Weights {
         file_record: 0.9,
         small: 0.9,
         container: 1.0,
-        same_file: 0.7,
-        words_power: 1.0,
+        same_file: 0.95,
+        words_power: 1.5,
+        words_floor: 0.05,
+        words_low: 1.0,
+        words_full: 3.0,
+        vector_span: 0.3,
     };
 }
 
@@ -235,6 +251,11 @@ fn role_factor(r: Role, q: &Question, w: &Weights) -> f32 {
 /// Ranks candidates, best first. An exact name always comes first.
 pub fn rank(q: &Question, candidates: &[Candidate<'_>], w: &Weights) -> Vec<Ranked> {
     let best_words = candidates.iter().map(|c| c.words).fold(0.0_f32, f32::max);
+    let rarity: f32 = q.weights.iter().sum();
+    let share = best_words / rarity.max(f32::MIN_POSITIVE);
+    let span = (w.words_full - w.words_low).max(f32::MIN_POSITIVE);
+    let match_share = ((share - w.words_low) / span).clamp(0.0, 1.0);
+    let trust = w.words_floor + (1.0 - w.words_floor) * match_share;
     let similarities = || candidates.iter().filter_map(|c| c.similarity);
     let high = similarities().fold(f32::MIN, f32::max);
     let low = similarities().fold(f32::MAX, f32::min);
@@ -252,14 +273,10 @@ pub fn rank(q: &Question, candidates: &[Candidate<'_>], w: &Weights) -> Vec<Rank
         });
         let mut score = 0.0;
         if best_words > 0.0 {
-            score += w.words * (c.words / best_words).powf(w.words_power);
+            score += trust * w.words * (c.words / best_words).powf(w.words_power);
         }
         if let Some(s) = c.similarity {
-            let norm = if high > low {
-                (s - low) / (high - low)
-            } else {
-                1.0
-            };
+            let norm = (s - low) / (high - low).max(w.vector_span);
             score += w.vectors * (0.05 + 0.95 * norm);
         }
         let (name, name_precision) = if c.symbol.kind == Kind::File {

@@ -243,7 +243,7 @@ fn hostile_repositories_answer_and_run_nothing() {
 fn odd_repositories() {
     let p = place();
     let q = CodeQuery {
-        query: "refund".into(),
+        query: "process refund".into(),
         ..CodeQuery::default()
     };
     let ask = |dir: &Path| {
