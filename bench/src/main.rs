@@ -9,6 +9,7 @@
 )]
 
 mod code;
+mod code_speed;
 mod fixture;
 mod quality;
 mod speed;
@@ -18,6 +19,8 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask bench <what>
   code --repos DIR [--questions FILE] [--out DIR] [--tune] [--no-rg] [--verbose]
                      code search on labelled questions, beside ripgrep and its own legs
+  code-speed --from CHECKOUT [FILES …]
+                     first index, re-index, cold and warm search [default: 1000 10000]
   quality            LoCoMo and BEAM: hybrid beside words alone and vectors alone
   speed [ROWS …]     ingest, derive, embed, search, cold start, sizes [default: 10000 100000]";
 
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.first().map(String::as_str) {
         Some("code") => code::run(&args[1..]),
+        Some("code-speed") => code_speed::run(&args[1..]),
         Some("quality") => quality::run(),
         Some("speed") => speed::run(&args[1..]),
         _ => {

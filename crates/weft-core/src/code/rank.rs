@@ -114,7 +114,7 @@ impl Weights {
         same_file: 0.95,
         words_power: 1.5,
         words_floor: 0.05,
-        words_low: 1.0,
+        words_low: 1.2,
         words_full: 3.0,
         vector_span: 0.3,
     };

@@ -296,9 +296,13 @@ impl Engine {
         };
         let find = FindQuery::new(&q.query);
         let (total, frequencies) = repo.store.word_frequencies(&find.words)?;
+        // A word that stands nowhere can be found nowhere: it tells nothing of how well others match.
         let idf: Vec<f32> = frequencies
             .iter()
-            .map(|n| (1.0 + (total as f32 - *n as f32 + 0.5).max(0.0) / (*n as f32 + 0.5)).ln())
+            .map(|n| match *n {
+                0 => 0.0,
+                n => (1.0 + (total as f32 - n as f32 + 0.5).max(0.0) / (n as f32 + 0.5)).ln(),
+            })
             .collect();
         let question = Question::new(&q.query, &idf);
         let mut by_key: HashMap<SymbolKey, Legs> = HashMap::new();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cli;
+mod code;
 mod http;
 mod kills;
 mod mcp;
