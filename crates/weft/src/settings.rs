@@ -26,7 +26,7 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> K
 }
 
 /// Every key that there is.
-pub(crate) const KEYS: [Key; 12] = [
+pub(crate) const KEYS: [Key; 14] = [
     key("api.listen", ":8081", "address of the read API and MCP"),
     key("ingest.listen", ":8082", "address of the ingest API"),
     key(
@@ -51,6 +51,16 @@ pub(crate) const KEYS: [Key; 12] = [
         help: "length of the vectors; 0 = the provider's default",
         number: true,
     },
+    key(
+        "code.max_file_bytes",
+        "0",
+        "largest source file that is read; 0 = 2 MiB, at most 64 MiB",
+    ),
+    key(
+        "code.threads",
+        "0",
+        "threads that read source files; 0 = one a processor, at most 4",
+    ),
     Key {
         name: "embed_worker.batch_size",
         default: "0",
@@ -255,6 +265,8 @@ impl Settings {
             .map_err(|_| usage("embedding.dimensions cannot be negative", ""))?;
         c.embedding.api_key = self.api_key("openai");
         c.batch_size = usize::try_from(self.number("embed_worker.batch_size")?).unwrap_or_default();
+        c.max_file_bytes = u64::try_from(self.number("code.max_file_bytes")?).unwrap_or_default();
+        c.code_threads = usize::try_from(self.number("code.threads")?).unwrap_or_default();
         c.max_text_bytes = self.number("embed_worker.max_text_bytes")?;
         Ok(c)
     }

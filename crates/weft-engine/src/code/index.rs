@@ -17,7 +17,7 @@ use weft_core::code::text;
 use weft_store::StoreError;
 use weft_store::code::{CodeWriter, HASH, SeenFile, SeenFolder, Workstream, pack_vector};
 
-use super::read::{Context, Done, Job, SYMBOL_BYTES, order_jobs, read_file, read_one};
+use super::read::{Context, Done, Job, order_jobs, own_texts, read_file, read_one};
 use super::{CodeError, CodeRepo, view_of};
 use crate::{Engine, now};
 
@@ -311,11 +311,12 @@ impl Engine {
         if head_moved && let Some(t) = tree_ref {
             let pending: HashSet<&str> = jobs.iter().map(Job::path).collect();
             let mut from_git = Vec::new();
+            let versions = repo.store.all_versions()?;
             for (path, blob) in t {
                 if is_purged(path) {
                     continue;
                 }
-                let id = repo.store.version_id(path, blob)?;
+                let id = versions.get(&(path.clone(), blob.to_vec())).copied();
                 // Most files of a first run are read from the disk with this very content.
                 if id.is_none() && !pending.contains(path.as_str()) {
                     from_git.push(Job::Git(path.clone(), *blob));
@@ -721,8 +722,8 @@ impl Engine {
                 let Decoded::Text(source) = extract::decode(&bytes) else {
                     continue;
                 };
-                let symbols: Vec<_> = file.symbols.iter().map(|s| s.symbol.clone()).collect();
-                let own = extract::own_texts(&source, &symbols, SYMBOL_BYTES);
+                let mut symbols: Vec<_> = file.symbols.iter().map(|s| s.symbol.clone()).collect();
+                let own = own_texts(&source, &mut symbols);
                 for ((s, body), _) in file
                     .symbols
                     .iter()

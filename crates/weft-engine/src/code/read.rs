@@ -7,14 +7,15 @@ use sha2::{Digest, Sha256};
 use weft_code::extract::{self, Decoded};
 use weft_code::git::{BlobId, Git, hash_blob};
 use weft_code::walk::{DiskFile, Generated, Stat};
-use weft_core::code::text;
+use weft_core::code::{Symbol, text};
+use weft_core::redact::redact;
 use weft_embed::Embedder;
 use weft_store::code::{
     CodeModel, CodeStore, FileWords, HASH, NewFile, NewSymbol, SymbolWords, pack_vector,
 };
 
 /// Text of a symbol whose words are indexed, bytes.
-pub(super) const SYMBOL_BYTES: usize = 16 << 10;
+const SYMBOL_BYTES: usize = 16 << 10;
 
 /// A file to read.
 pub(super) enum Job {
@@ -187,8 +188,8 @@ pub(super) fn read_one(job: &Job, c: &Context<'_>, git: &Git) -> Option<Done> {
         }
         Decoded::Text(t) => t,
     };
-    let found = extract::extract(&path, &source);
-    let own = extract::own_texts(&source, &found.symbols, SYMBOL_BYTES);
+    let mut found = extract::extract(&path, &source);
+    let own = own_texts(&source, &mut found.symbols);
     let mut symbols: Vec<NewSymbol> = Vec::with_capacity(found.symbols.len());
     let mut texts = Vec::with_capacity(found.symbols.len());
     let mut bodies = Vec::with_capacity(found.symbols.len());
@@ -254,6 +255,27 @@ pub(super) fn read_one(job: &Job, c: &Context<'_>, git: &Git) -> Option<Done> {
         stat,
         embedded,
     })
+}
+
+/// The text of each symbol without what is inside of others; secrets are taken out of it, of the
+/// signatures and of the documentation: they must not reach the index, a vector or an answer.
+pub(super) fn own_texts(source: &str, symbols: &mut [Symbol]) -> Vec<String> {
+    let mut own = extract::own_texts(source, symbols, SYMBOL_BYTES);
+    if redact(source).is_none() {
+        return own;
+    }
+    let clean = |text: &mut String| {
+        if let Some(t) = redact(text) {
+            *text = t;
+        }
+    };
+    own.iter_mut().for_each(clean);
+    for s in symbols {
+        clean(&mut s.signature);
+        clean(&mut s.doc);
+        clean(&mut s.more_doc);
+    }
+    own
 }
 
 fn too_large(size: u64, max: u64) -> String {

@@ -597,7 +597,8 @@ impl Engine {
         let text = source
             .get(s.start as usize..s.end as usize)
             .unwrap_or_default();
-        best_line(text, query, s.kind)
+        let line = best_line(text, query, s.kind);
+        weft_core::redact::redact(&line).unwrap_or(line)
     }
 }
 

@@ -13,8 +13,56 @@ type Operation = (
     &'static [&'static str],
 );
 
-const API: [Operation; 18] = [
+const API: [Operation; 24] = [
     ("get", "/ping", "ping", "health", "Liveness", &[]),
+    (
+        "get",
+        "/api/weave/{repo_id}/search",
+        "searchCode",
+        "code",
+        "Code by what it does",
+        &["q", "workstream", "limit", "paths", "kinds"],
+    ),
+    (
+        "post",
+        "/api/weave/{repo_id}/search",
+        "searchCodeBody",
+        "code",
+        "Code by what it does; query, workstream, limit, paths and kinds in the body",
+        &[],
+    ),
+    (
+        "get",
+        "/api/weave/{repo_id}/search/index",
+        "getCodeIndex",
+        "code",
+        "Indexed head against head, a branch at a time, and what was left out",
+        &[],
+    ),
+    (
+        "post",
+        "/api/weave/{repo_id}/search/reindex",
+        "reindexCode",
+        "code",
+        "Bring the index up to date (admin); workstream, full and wait in the body",
+        &[],
+    ),
+    (
+        "post",
+        "/api/weave/{repo_id}/purge",
+        "purgeCode",
+        "code",
+        "Remove paths from every branch for good (admin)",
+        &[],
+    ),
+    (
+        "post",
+        "/api/index",
+        "sendIndex",
+        "code",
+        "410 Gone: nothing on a device is sent for indexing",
+        &[],
+    ),
     (
         "get",
         "/v1/stats",

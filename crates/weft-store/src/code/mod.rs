@@ -353,6 +353,15 @@ impl CodeStore {
         })
     }
 
+    /// Every file version by path and blob: one pass over an index, for whole branches.
+    pub fn all_versions(&self) -> Result<HashMap<(String, Vec<u8>), u32>> {
+        self.with(|c| {
+            let mut s = c.prepare_cached("SELECT path, blob, id FROM files ORDER BY path, blob")?;
+            let rows = s.query_map([], |r| Ok(((r.get(0)?, r.get(1)?), r.get(2)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
     /// All versions of a path: id and blob.
     pub fn versions_of(&self, path: &str) -> Result<Vec<(u32, Vec<u8>)>> {
         self.with(|c| {

@@ -572,3 +572,32 @@ fn narrowing_by_paths_and_kinds() {
         .expect("answer");
     assert!(!a.hits.is_empty() && a.hits.iter().all(|h| h.kind == Kind::File));
 }
+
+#[test]
+fn secrets_reach_neither_the_index_nor_an_answer() {
+    let p = place();
+    let key = format!("sk-ant-api03-{}", "a1B2".repeat(20));
+    write(
+        &p.root,
+        "src/config.py",
+        &format!("PAYMENT_KEY = \"{key}\"\n\ndef connect():\n    return client(\"{key}\")\n"),
+    );
+    commit(&p.root, "oops");
+    let a = p.search("payment key connect client");
+    assert!(a.hits.iter().any(|h| h.symbol == "PAYMENT_KEY"));
+    assert!(!format!("{a:?}").contains("a1B2a1B2"), "{a:?}");
+    let dir = p.repo().store().dir().to_owned();
+    for path in [dir.clone(), dir.join("words")]
+        .iter()
+        .flat_map(|d| std::fs::read_dir(d).expect("dir"))
+        .map(|e| e.expect("entry").path())
+        .filter(|p| p.is_file())
+    {
+        let bytes = std::fs::read(&path).expect("read").to_ascii_lowercase();
+        assert!(
+            !bytes.windows(12).any(|w| w == b"a1b2a1b2a1b2"),
+            "{}",
+            path.display()
+        );
+    }
+}
