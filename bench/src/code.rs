@@ -411,18 +411,7 @@ fn tune(asked: &[Asked]) -> Weights {
 
 fn index(engine: &Engine, dir: &Path) -> Result<CodeRepo> {
     let repo = engine.code_repository(dir)?;
-    let report = engine.code_sync(
-        &repo,
-        SyncOptions {
-            workstream: None,
-            until: None,
-            full: false,
-            first: Vec::new(),
-            progress: &mut |_, _, _| {},
-            stop: None,
-            vectors: true,
-        },
-    )?;
+    let report = engine.code_sync(&repo, SyncOptions::new(&mut |_, _, _| {}))?;
     eprintln!(
         "{}: {} files, {} read now, {} symbols",
         dir.display(),

@@ -188,18 +188,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
         git(&root, &["commit", "-q", "-a", "-m", "ten"])?;
         let at = Instant::now();
-        engine.code_sync(
-            &repo,
-            SyncOptions {
-                workstream: None,
-                until: None,
-                full: false,
-                first: Vec::new(),
-                progress: &mut |_, _, _| {},
-                stop: None,
-                vectors: true,
-            },
-        )?;
+        engine.code_sync(&repo, SyncOptions::new(&mut |_, _, _| {}))?;
         let again = at.elapsed().as_secs_f64() * 1e3;
         let cold = |args: &'static [&'static str]| {
             median(7, || {

@@ -50,15 +50,10 @@ pub(super) struct Found<'t> {
     pub(super) exported: Option<bool>,
     /// Walk what is inside.
     pub(super) inside: bool,
-    /// A range that is wider than the node.
-    pub(super) start: Option<usize>,
-    pub(super) end: Option<usize>,
     /// Documentation that is not a comment above.
     pub(super) doc: Option<String>,
     /// A signature that the source does not show on one line.
     pub(super) signature: Option<String>,
-    /// Whether members need no modifier to be visible.
-    pub(super) public_members: bool,
 }
 
 impl<'t> Found<'t> {
@@ -70,11 +65,8 @@ impl<'t> Found<'t> {
             body: None,
             exported: None,
             inside: false,
-            start: None,
-            end: None,
             doc: None,
             signature: None,
-            public_members: false,
         }
     }
 }
@@ -260,10 +252,8 @@ impl<'t, 's> Walk<'t, 's> {
         {
             found.kind = Kind::Constructor;
         }
-        let start = found.start.unwrap_or_else(|| outer.start_byte());
-        let end = found
-            .end
-            .unwrap_or_else(|| outer.end_byte().max(found.node.end_byte()));
+        let start = outer.start_byte();
+        let end = outer.end_byte().max(found.node.end_byte());
         let start = start.min(self.source.len());
         let end = self.trimmed_end(start, end.min(self.source.len()));
         let comment = match found.doc.take() {
@@ -314,16 +304,15 @@ impl<'t, 's> Walk<'t, 's> {
                 in_function: !found.kind.is_container()
                     && found.kind != Kind::Constant
                     && found.kind != Kind::Section,
-                public_members: found.public_members
-                    || found.kind == Kind::Interface
+                public_members: found.kind == Kind::Interface
                     || (found.kind == Kind::Trait && self.language == Language::Rust),
             };
-            self.push_in(frame, found.node, inside);
+            self.push_in(found.node, inside);
         }
     }
 
     /// Walks the children of `node` in a new scope.
-    pub(super) fn push_in(&mut self, frame: Frame<'t>, node: Node<'t>, scope: Scope) {
+    pub(super) fn push_in(&mut self, node: Node<'t>, scope: Scope) {
         self.scopes.push(scope);
         let scope = self.scopes.len() as u32 - 1;
         self.push_children(Frame {
@@ -333,7 +322,6 @@ impl<'t, 's> Walk<'t, 's> {
             export: false,
             private: false,
         });
-        let _ = frame;
     }
 
     /// Some grammars let a definition reach over the comment of the next one.
@@ -451,11 +439,7 @@ impl<'t, 's> Walk<'t, 's> {
     }
 
     fn doc_of(&self, found: &Found<'_>, outer: Node<'_>) -> String {
-        let above = doc::above(
-            self.language,
-            self.source,
-            found.start.unwrap_or_else(|| outer.start_byte()),
-        );
+        let above = doc::above(self.language, self.source, outer.start_byte());
         match self.language {
             Language::Python => {
                 let inner = found
@@ -667,7 +651,6 @@ fn is_annotation(node: Node<'_>) -> bool {
             | "decorator"
             | "attribute_declaration"
             | "attribute_specifier"
-            | "template_parameter_list_dummy"
             | "line_comment"
             | "block_comment"
             | "comment"

@@ -72,13 +72,8 @@ impl Engine {
         self.code_sync(
             repo,
             SyncOptions {
-                workstream: None,
                 until: Some(until),
-                full: false,
-                first: Vec::new(),
-                progress: &mut |_, _, _| {},
-                stop: None,
-                vectors: true,
+                ..SyncOptions::new(&mut |_, _, _| {})
             },
         )?;
         Ok(())

@@ -47,6 +47,21 @@ pub struct SyncOptions<'a> {
     pub vectors: bool,
 }
 
+impl<'a> SyncOptions<'a> {
+    /// A run of what is checked out, vectors included, to its end.
+    pub fn new(progress: &'a mut dyn FnMut(&str, usize, usize)) -> Self {
+        Self {
+            workstream: None,
+            until: None,
+            full: false,
+            first: Vec::new(),
+            progress,
+            stop: None,
+            vectors: true,
+        }
+    }
+}
+
 impl std::fmt::Debug for SyncOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SyncOptions")

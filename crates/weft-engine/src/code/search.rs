@@ -153,11 +153,9 @@ impl Engine {
             let options = SyncOptions {
                 workstream: q.workstream.clone(),
                 until: wait.map(|w| Instant::now() + w),
-                full: false,
                 first,
-                progress,
-                stop: None,
                 vectors: q.vectors,
+                ..SyncOptions::new(progress)
             };
             return Ok(Some(self.code_sync(repo, options)?));
         }
@@ -179,12 +177,9 @@ impl Engine {
                     &repo2,
                     SyncOptions {
                         workstream: asked,
-                        until: None,
-                        full: false,
                         first,
-                        progress: &mut |_, _, _| {},
-                        stop: None,
                         vectors,
+                        ..SyncOptions::new(&mut |_, _, _| {})
                     },
                 )
             });

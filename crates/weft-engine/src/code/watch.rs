@@ -154,13 +154,8 @@ impl Engine {
         let result = self.code_sync(
             &w.repo,
             SyncOptions {
-                workstream: None,
-                until: None,
-                full: false,
-                first: Vec::new(),
-                progress: &mut |_, _, _| {},
                 stop: Some(stop.clone()),
-                vectors: true,
+                ..SyncOptions::new(&mut |_, _, _| {})
             },
         );
         w.repo.live.running.store(false, Ordering::Release);

@@ -278,14 +278,10 @@ pub(crate) async fn reindex(
                 engine.code_sync(
                     &repo,
                     SyncOptions {
-                        workstream,
-                        until: None,
-                        full,
-                        first: Vec::new(),
-                        progress: &mut |_, _, _| {},
-                        stop: None,
-                        vectors: true,
-                    },
+workstream,
+full,
+..SyncOptions::new(&mut |_, _, _| {})
+},
                 )
             }
         };

@@ -270,12 +270,8 @@ fn index(i: &Index, settings: &Settings, out: Out) -> Result<u8> {
         &repo,
         SyncOptions {
             workstream: i.workstream.clone(),
-            until: None,
             full: i.full,
-            first: Vec::new(),
-            progress: &mut |what, done, total| bar.tell(what, done as u64, total as u64),
-            stop: None,
-            vectors: true,
+            ..SyncOptions::new(&mut |what, done, total| bar.tell(what, done as u64, total as u64))
         },
     )?;
     bar.clear();

@@ -65,9 +65,7 @@ impl<'t> Walk<'t, '_> {
             Kind::Section,
         );
         found.signature = tag.map(|t| doc::fold(self.text(t)));
-        let scope = self.scope(f).name.clone();
         self.emit(f, found);
-        let _ = scope;
         self.descend(f);
     }
 

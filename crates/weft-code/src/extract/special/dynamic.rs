@@ -249,7 +249,7 @@ impl<'t> Walk<'t, '_> {
                 in_function: false,
                 public_members: true,
             };
-            return self.push_in(f, node, scope);
+            return self.push_in(node, scope);
         }
         let name = self.field_text(node, "name");
         if name.is_empty() {

@@ -154,7 +154,7 @@ impl<'t> Walk<'t, '_> {
                             in_function: false,
                             public_members: head.contains("public extension"),
                         };
-                        return self.push_in(f, node, inside);
+                        return self.push_in(node, inside);
                     }
                     _ => Kind::Class,
                 };

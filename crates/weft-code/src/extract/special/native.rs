@@ -74,7 +74,7 @@ impl<'t> Walk<'t, '_> {
                     in_function: false,
                     public_members: false,
                 };
-                self.push_in(f, node, inside);
+                self.push_in(node, inside);
             }
             "preproc_def" => {
                 if self.field(node, "value").is_some() {
@@ -238,7 +238,7 @@ impl<'t> Walk<'t, '_> {
             in_function: false,
             public_members: self.field(f.node, "trait").is_some(),
         };
-        self.push_in(f, f.node, inside);
+        self.push_in(f.node, inside);
     }
 
     pub(in crate::extract) fn zig(&mut self, f: Frame<'t>) {

@@ -89,7 +89,7 @@ impl<'t> Walk<'t, '_> {
                     in_function: true,
                     ..self.scope(f).clone()
                 };
-                self.push_in(f, node, scope);
+                self.push_in(node, scope);
             }
             "public_field_definition" | "field_definition" => {
                 let value = self.field(node, "value");

@@ -526,13 +526,8 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
             .code_sync(
                 &repo,
                 SyncOptions {
-                    workstream: None,
                     until: Some(Instant::now() + Duration::from_millis(5)),
-                    full: false,
-                    first: Vec::new(),
-                    progress: &mut |_, _, _| {},
-                    stop: None,
-                    vectors: true,
+                    ..SyncOptions::new(&mut |_, _, _| {})
                 },
             )
             .expect("sync");

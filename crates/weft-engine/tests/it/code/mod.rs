@@ -117,17 +117,6 @@ impl Place {
 
 pub(crate) fn sync(engine: &Engine, repo: &CodeRepo) -> CodeSync {
     engine
-        .code_sync(
-            repo,
-            SyncOptions {
-                workstream: None,
-                until: None,
-                full: false,
-                first: Vec::new(),
-                progress: &mut |_, _, _| {},
-                stop: None,
-                vectors: true,
-            },
-        )
+        .code_sync(repo, SyncOptions::new(&mut |_, _, _| {}))
         .expect("sync")
 }
