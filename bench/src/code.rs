@@ -178,7 +178,7 @@ fn is_development(q: &Labelled) -> bool {
         .bytes()
         .chain(q.repo.bytes())
         .fold(17, |h, b| h.wrapping_mul(31).wrapping_add(u32::from(b)));
-    (sum >> 4) % 2 == 0
+    (sum >> 4).is_multiple_of(2)
 }
 
 fn shown(c: &CodeCandidate) -> Shown {

@@ -116,6 +116,35 @@ impl Segment {
         )
     }
 
+    /// As [`Self::write`], from rows of other segments: `places` gives segment and row of each. Nothing
+    /// but the places is held in memory.
+    pub(crate) fn write_from(
+        path: &Path,
+        ids: &[i64],
+        parts: &[Self],
+        places: &[(u32, u32)],
+    ) -> Result<()> {
+        let dims = parts.first().map_or(0, |p| p.dims);
+        let at = |row: usize| (&parts[places[row].0 as usize], places[row].1 as usize);
+        Self::write_rows(
+            path,
+            dims,
+            ids,
+            &|row, out| {
+                let (part, r) = at(row);
+                let (scale, bytes) = (part.scale(r), part.bytes(r));
+                for (o, b) in out.iter_mut().zip(bytes) {
+                    *o = f32::from(b.cast_signed()) * scale;
+                }
+            },
+            &|row, out: &mut Vec<u8>| {
+                let (part, r) = at(row);
+                out.extend_from_slice(part.bytes(r));
+                part.scale(r)
+            },
+        )
+    }
+
     /// Writes one row at a time: `f32s` gives its components, `bytes` its bytes and their factor.
     fn write_rows(
         path: &Path,
@@ -244,17 +273,9 @@ impl Segment {
         None
     }
 
-    /// A row as its factor and its bytes.
-    pub(crate) fn packed(&self, row: usize) -> Vec<u8> {
+    fn bytes(&self, row: usize) -> &[u8] {
         let at = self.bytes_at() + row * self.dims;
-        let mut out = self.scale(row).to_le_bytes().to_vec();
-        out.extend_from_slice(&self.map[at..at + self.dims]);
-        out
-    }
-
-    /// Length of its vectors.
-    pub(crate) fn dims(&self) -> usize {
-        self.dims
+        &self.map[at..at + self.dims]
     }
 
     fn scale(&self, row: usize) -> f32 {

@@ -413,11 +413,6 @@ impl CodeWords {
         }
         Ok((searcher.num_docs(), out))
     }
-
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> u64 {
-        self.reader.searcher().num_docs()
-    }
 }
 
 impl CodeWordsWriter {

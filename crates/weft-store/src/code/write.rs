@@ -333,19 +333,9 @@ impl CodeWriter {
             ids[0] >> 16,
             std::process::id()
         );
-        self.write_rows(&name, model.dimensions, &ids, &rows)?;
+        let packed: Vec<&[u8]> = rows.iter().map(|r| r.1.as_slice()).collect();
+        Segment::write_packed(&self.store.dir.join(&name), model.dimensions, &ids, &packed)?;
         Ok(Some((name, ids.len())))
-    }
-
-    fn write_rows(
-        &self,
-        name: &str,
-        dims: usize,
-        ids: &[i64],
-        rows: &[(i64, Vec<u8>)],
-    ) -> Result<()> {
-        let rows: Vec<&[u8]> = rows.iter().map(|r| r.1.as_slice()).collect();
-        Segment::write_packed(&self.store.dir.join(name), dims, ids, &rows)
     }
 
     /// Merges segments where there are many, and leaves out versions that nothing shows any more.
@@ -369,17 +359,18 @@ impl CodeWriter {
             sum += s.1;
             few.push(s);
         }
-        let mut rows = Vec::new();
+        let mut parts = Vec::with_capacity(few.len());
         for (name, _) in &few {
-            let s = Segment::open(&self.store.dir.join(name))?;
-            for row in 0..s.rows() {
-                rows.push((s.id(row), s.packed(row)));
-            }
+            parts.push(Segment::open(&self.store.dir.join(name))?);
         }
-        rows.sort_by_key(|r| r.0);
+        let mut rows: Vec<(i64, (u32, u32))> = Vec::new();
+        for (p, s) in (0_u32..).zip(&parts) {
+            rows.extend((0..s.rows()).map(|row| (s.id(row), (p, row as u32))));
+        }
+        rows.sort_unstable();
         rows.dedup_by_key(|r| r.0);
         let n = rows.len();
-        let ids: Vec<i64> = rows.iter().map(|r| r.0).collect();
+        let (ids, places): (Vec<i64>, Vec<(u32, u32)>) = rows.into_iter().unzip();
         let name = format!(
             "{}-{:010}-{:x}-m{}.codes",
             model.id,
@@ -387,7 +378,7 @@ impl CodeWriter {
             std::process::id(),
             few.len()
         );
-        self.write_rows(&name, model.dimensions, &ids, &rows)?;
+        Segment::write_from(&self.store.dir.join(&name), &ids, &parts, &places)?;
         let old: Vec<String> = few.iter().map(|f| f.0.clone()).collect();
         self.store.with(|c| {
             let tx = c.unchecked_transaction()?;
@@ -515,10 +506,9 @@ impl CodeWriter {
                 None
             } else {
                 let ids: Vec<i64> = keep.iter().map(|r| s.id(*r)).collect();
-                let rows: Vec<(i64, Vec<u8>)> =
-                    keep.iter().map(|r| (s.id(*r), s.packed(*r))).collect();
+                let places: Vec<(u32, u32)> = keep.iter().map(|r| (0, *r as u32)).collect();
                 let new = format!("{}-p.codes", name.trim_end_matches(".codes"));
-                self.write_rows(&new, s.dims(), &ids, &rows)?;
+                Segment::write_from(&self.store.dir.join(&new), &ids, &[s], &places)?;
                 Some((new, ids.len()))
             };
             changed.push((name, model, new));
