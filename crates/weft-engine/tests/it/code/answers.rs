@@ -596,3 +596,78 @@ fn secrets_reach_neither_the_index_nor_an_answer() {
         );
     }
 }
+
+#[test]
+fn many_worktrees_cost_what_one_costs() {
+    // C2.
+    let p = place();
+    for i in 0..300 {
+        write(
+            &p.root,
+            &format!("src/m{i}.py"),
+            &format!("def handler_{i}(x):\n    return {i}\n"),
+        );
+    }
+    commit(&p.root, "many");
+    let first = p.sync();
+    let mut embedded = first.embedded;
+    for n in 0..5 {
+        let other = p.root.with_file_name(format!("wt{n}"));
+        git(
+            &p.root,
+            &[
+                "worktree",
+                "add",
+                "-q",
+                "-b",
+                &format!("b{n}"),
+                other.to_str().expect("path"),
+            ],
+        );
+        let repo = p.engine.code_repository(&other).expect("worktree");
+        let r = sync(&p.engine, &repo);
+        assert_eq!((r.files, r.read), (302, 0));
+        embedded += r.embedded;
+    }
+    assert_eq!(embedded, first.embedded);
+}
+
+#[test]
+fn a_server_answers_at_once_while_the_first_index_is_made() {
+    // C13: the call returns in time, says that it is indexing, and the work goes on behind it.
+    let p = place();
+    for i in 0..2_000 {
+        write(
+            &p.root,
+            &format!("src/m{i}.py"),
+            &format!("def handler_{i}(x):\n    \"\"\"Handles case {i}.\"\"\"\n    return {i}\n"),
+        );
+    }
+    commit(&p.root, "many");
+    let q = CodeQuery {
+        query: "handler_7".into(),
+        background: true,
+        wait: Some(Duration::from_millis(20)),
+        ..CodeQuery::default()
+    };
+    let repo = p.repo();
+    let from = Instant::now();
+    let a = p
+        .engine
+        .code_search(&repo, &q, &mut |_, _, _| {})
+        .expect("answer");
+    assert!(a.indexing, "{a:?}");
+    assert!(from.elapsed() < Duration::from_secs(2));
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let a = p
+            .engine
+            .code_search(&repo, &q, &mut |_, _, _| {})
+            .expect("answer");
+        if !a.indexing {
+            assert_eq!(a.hits[0].symbol, "handler_7");
+            break;
+        }
+        assert!(Instant::now() < until, "the first index never ended");
+    }
+}
