@@ -28,6 +28,8 @@ pub struct CodeQuery {
     pub drafts: bool,
     /// Look for owner and last change of the hits.
     pub history: bool,
+    /// Read the best line of each hit.
+    pub snippets: bool,
     /// Legs: vectors.
     pub vectors: bool,
 }
@@ -44,6 +46,7 @@ impl Default for CodeQuery {
             background: false,
             drafts: true,
             history: true,
+            snippets: true,
             vectors: true,
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weft_core::code::find::FindQuery;
 use weft_core::code::rank::{Candidate, Question, Weights, rank};
 use weft_core::code::{Kind, Symbol};
-use weft_core::{snippet, words};
+use weft_core::{redact, snippet, words};
 use weft_store::code::{CodeFilter, FieldWeights, FileVersion, SymbolKey, View};
 
 use super::answer::{CodeAnswer, CodeHit, CodeQuery, Draft, DraftState};
@@ -450,7 +450,11 @@ impl Engine {
                 score: f.score,
                 found_by,
                 similarity: f.similarity,
-                snippet: self.snippet(repo, git, scope, &f.file, y, &query_words),
+                snippet: if q.snippets {
+                    self.snippet(repo, git, scope, &f.file, y, &query_words)
+                } else {
+                    String::new()
+                },
                 owner: String::new(),
                 stitch: None,
                 draft,
@@ -593,7 +597,11 @@ impl Engine {
             .get(s.start as usize..s.end as usize)
             .unwrap_or_default();
         let line = best_line(text, query, s.kind);
-        weft_core::redact::redact(&line).unwrap_or(line)
+        if redact::may_hold_secret(&line) {
+            redact::redact(&line).unwrap_or(line)
+        } else {
+            line
+        }
     }
 }
 

@@ -196,6 +196,7 @@ fn run(engine: &Engine, asked: &Asked) -> Result<String, CodeError> {
         limit: asked.limit,
         paths: asked.paths.clone(),
         background: true,
+        snippets: asked.json && !asked.find,
         ..CodeQuery::default()
     };
     let shape = Shape {

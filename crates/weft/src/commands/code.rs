@@ -190,6 +190,7 @@ pub(crate) fn search(s: &Search, settings: &Settings, out: Out) -> Result<u8> {
         limit: s.limit.into(),
         workstream: s.workstream.clone(),
         wait,
+        snippets: s.snippets || s.narrow.json,
         ..CodeQuery::default()
     };
     s.narrow.apply(&mut q)?;
@@ -242,6 +243,7 @@ pub(crate) fn find(f: &Find, settings: &Settings, out: Out) -> Result<u8> {
     let mut q = CodeQuery {
         query: query.clone(),
         limit: f.limit.into(),
+        snippets: false,
         ..CodeQuery::default()
     };
     f.narrow.apply(&mut q)?;
