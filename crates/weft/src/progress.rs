@@ -43,7 +43,7 @@ impl Bar {
                 ProgressBar::new_spinner()
             };
             let template = if total > 0 {
-                "{msg} {bar:30} {pos}/{len}"
+                "{msg} {bar:30} {pos}/{len}  {per_sec}  {eta} left"
             } else {
                 "{msg} {spinner} {pos}"
             };

@@ -26,9 +26,11 @@ use walker::walk;
 use walker::{Found, Frame, Scope, Walk, body_of};
 
 /// Version of what this module makes of a text; a change makes stored symbols stale.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest signature, characters.
 pub const MAX_SIGNATURE: usize = 300;
+/// Longest signature of a constant, its value included, characters.
+const MAX_VALUE: usize = 120;
 /// Most characters kept of a doc comment beyond its first sentence.
 const MORE_DOC: usize = 400;
 /// Longest time that one file may be parsed.

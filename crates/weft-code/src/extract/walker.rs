@@ -7,7 +7,7 @@ use weft_core::code::{Kind, Symbol};
 use weft_core::project::cut_chars;
 
 use super::rules::{self, Rule};
-use super::{MAX_NAME, MAX_SIGNATURE, MAX_SYMBOLS, MORE_DOC, PARSERS, doc, text};
+use super::{MAX_NAME, MAX_SIGNATURE, MAX_SYMBOLS, MAX_VALUE, MORE_DOC, PARSERS, doc, text};
 use crate::language::Language;
 
 /// What surrounds a node.
@@ -291,7 +291,15 @@ impl<'t, 's> Walk<'t, 's> {
             end_line: self.line_at(end, outer).max(line),
             start: start as u32,
             end: end as u32,
-            signature: cut_chars(&signature, MAX_SIGNATURE),
+            signature: cut_chars(
+                &signature,
+                // The value of a constant may be a whole document.
+                if found.kind == Kind::Constant {
+                    MAX_VALUE
+                } else {
+                    MAX_SIGNATURE
+                },
+            ),
             doc: first,
             more_doc,
             exported,
