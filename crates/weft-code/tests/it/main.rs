@@ -1,3 +1,4 @@
 //! Tests of weft-code over its public interface.
 
 mod languages;
+mod walking;

@@ -671,3 +671,29 @@ fn a_server_answers_at_once_while_the_first_index_is_made() {
         assert!(Instant::now() < until, "the first index never ended");
     }
 }
+
+#[test]
+fn two_repositories_both_answer_after_a_restart() {
+    // C11.
+    let p = place();
+    p.sync();
+    let other = p.root.with_file_name("other");
+    std::fs::create_dir(&other).expect("dir");
+    git(&other, &["init", "-q"]);
+    write(&other, "lib.py", "def only_in_the_other():\n    pass\n");
+    commit(&other, "one");
+    sync(&p.engine, &p.engine.code_repository(&other).expect("other"));
+    let engine = Engine::open(&p.data, Config::default()).expect("engine");
+    for (root, name) in [(&p.root, "processRefund"), (&other, "only_in_the_other")] {
+        let repo = engine.code_repository(root).expect("repository");
+        assert_eq!(sync(&engine, &repo).read, 0);
+        let q = CodeQuery {
+            query: name.into(),
+            ..CodeQuery::default()
+        };
+        let a = engine
+            .code_search(&repo, &q, &mut |_, _, _| {})
+            .expect("answer");
+        assert_eq!(a.hits[0].symbol, name);
+    }
+}
