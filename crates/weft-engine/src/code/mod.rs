@@ -12,7 +12,7 @@ mod watch;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use uuid::Uuid;
@@ -86,6 +86,22 @@ pub(crate) struct Live {
     watched: AtomicBool,
     /// An index run of this process is under way.
     running: AtomicBool,
+}
+
+/// An index run of this process; it is over when this goes, whatever happened.
+pub(crate) struct Running(Arc<Live>);
+
+impl Live {
+    /// Begins an index run; `None` where one is under way.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<Running> {
+        (!self.running.swap(true, Ordering::AcqRel)).then(|| Running(self.clone()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.store(false, Ordering::Release);
+    }
 }
 
 /// A repository that is open in this process.

@@ -160,14 +160,14 @@ impl Engine {
             return Ok(Some(self.code_sync(repo, options)?));
         }
         let (done, wait_for) = sync_channel(1);
-        if repo.live.running.swap(true, Ordering::AcqRel) {
+        let Some(running) = repo.live.begin() else {
             // A run of this process is under way; what it has stored so far is searched.
             let until = Instant::now() + wait.unwrap_or_default();
             while repo.live.running.load(Ordering::Acquire) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
             return Ok(None);
-        }
+        };
         let engine = self.handle();
         let (repo2, asked) = (repo.clone(), q.workstream.clone());
         let vectors = q.vectors;
@@ -183,7 +183,7 @@ impl Engine {
                     },
                 )
             });
-            repo2.live.running.store(false, Ordering::Release);
+            drop(running);
             let _ = done.send(result);
         });
         match wait_for.recv_timeout(wait.unwrap_or_default()) {

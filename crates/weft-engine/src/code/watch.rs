@@ -86,7 +86,7 @@ impl Engine {
                         Err(RecvTimeoutError::Disconnected) => return,
                     }
                     first_event = None;
-                    for root in dirty.drain() {
+                    for root in std::mem::take(&mut dirty) {
                         if asked.load(Ordering::Acquire) {
                             return;
                         }
@@ -95,8 +95,11 @@ impl Engine {
                             watched.remove(&root);
                             continue;
                         }
-                        if let Some(w) = watched.get_mut(&root) {
-                            engine.reindex_watched(w, &asked);
+                        // A run of a search may have begun before the change: it is looked at again.
+                        if let Some(w) = watched.get_mut(&root)
+                            && !engine.reindex_watched(w, &asked)
+                        {
+                            dirty.insert(root);
                         }
                     }
                 }
@@ -147,10 +150,11 @@ impl Engine {
         }
     }
 
-    fn reindex_watched(&self, w: &mut Watched, stop: &Arc<AtomicBool>) {
-        if w.repo.live.running.swap(true, Ordering::AcqRel) {
-            return;
-        }
+    /// Indexes a repository and watches its folders; false where another run is under way.
+    fn reindex_watched(&self, w: &mut Watched, stop: &Arc<AtomicBool>) -> bool {
+        let Some(running) = w.repo.live.begin() else {
+            return false;
+        };
         let result = self.code_sync(
             &w.repo,
             SyncOptions {
@@ -158,7 +162,7 @@ impl Engine {
                 ..SyncOptions::new(&mut |_, _, _| {})
             },
         );
-        w.repo.live.running.store(false, Ordering::Release);
+        drop(running);
         match result {
             Ok(r) if r.read > 0 => {
                 tracing::info!(repository = %w.repo.name(), files = r.read, symbols = r.symbols, "indexed")
@@ -167,7 +171,7 @@ impl Engine {
             Err(e) => tracing::warn!(error = %e, repository = %w.repo.name(), "indexing failed"),
         }
         let Ok(Some(seen)) = self.seen(&w.repo) else {
-            return;
+            return true;
         };
         let mut wanted: HashSet<PathBuf> = seen
             .folders
@@ -197,6 +201,7 @@ impl Engine {
         }
         w.folders = wanted;
         w.repo.live.watched.store(all, Ordering::Release);
+        true
     }
 }
 
