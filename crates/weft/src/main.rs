@@ -12,10 +12,6 @@ mod weave;
 
 use std::process::ExitCode;
 
-/// Reading source code makes very many small allocations on several threads.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     report::exit_code(args::run(std::env::args_os().collect()))
 }
