@@ -1,6 +1,7 @@
 //! Ranking of code: two lists of candidates and the evidence of names, paths and files, into one.
 //!
-//! Weights were chosen on the development half of the labelled questions (`cargo xtask bench code`).
+//! Weights were chosen on the development half of the labelled questions (`cargo xtask bench code`;
+//! `docs/benchmarks.md` tells how far the other half can be trusted).
 
 use std::collections::HashMap;
 
