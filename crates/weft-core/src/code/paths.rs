@@ -63,7 +63,7 @@ pub struct Role {
     pub example: bool,
     /// Vendored, generated or built.
     pub generated: bool,
-    /// Kept for old callers.
+    /// Compatibility and deprecated code.
     pub compat: bool,
     /// Documentation, change logs, configuration.
     pub prose: bool,

@@ -18,7 +18,7 @@ use weft_store::StoreError;
 use weft_store::code::{CodeWriter, HASH, SeenFile, SeenFolder, Workstream, pack_vector};
 
 use super::read::{Context, Done, Job, order_jobs, own_texts, read_file, read_one};
-use super::{CodeError, CodeRepo, view_of};
+use super::{Branch, CodeError, CodeRepo, view_of};
 use crate::{Engine, now};
 
 /// Symbols of one batch, roughly.
@@ -209,23 +209,28 @@ impl Engine {
 
     fn sync(&self, repo: &CodeRepo, o: &mut SyncOptions<'_>) -> Result<CodeSync, CodeError> {
         let git = repo.git()?;
-        let checked_out = git.head()?;
-        let workstream = o
-            .workstream
-            .clone()
-            .unwrap_or_else(|| checked_out.workstream.clone());
-        let is_active = workstream == checked_out.workstream;
-        let head = if is_active {
-            checked_out.commit.clone()
-        } else {
-            Some(git.tip(&workstream)?)
-        };
+        let Branch {
+            name: workstream,
+            is_active,
+            head,
+        } = repo.branch(&git, o.workstream.as_deref())?;
         let mut report = CodeSync {
             complete: true,
             ..CodeSync::default()
         };
         let indexed = repo.store.workstream(&workstream)?;
         let head_moved = o.full || indexed.as_ref().map(|w| w.head.as_str()) != head.as_deref();
+        let clean = repo.live.watched.load(Ordering::Acquire)
+            && repo.live.clean.load(Ordering::Acquire)
+            && !head_moved;
+        if clean
+            && is_active
+            && let Some(seen) = &*repo.live.seen.read().unwrap_or_else(|e| e.into_inner())
+        {
+            // A watcher says that nothing moved: nothing is read, not even what was seen.
+            report.files = seen.files.len();
+            return Ok(report);
+        }
         let purged = self.store.purged(&repo.id)?;
         let is_purged = |path: &str| {
             purged.iter().any(|p| {
@@ -246,14 +251,6 @@ impl Engine {
             .flat_map(|(_, files)| files)
             .map(|f| (f.path.as_str(), f))
             .collect();
-        let clean = repo.live.watched.load(Ordering::Acquire)
-            && repo.live.clean.load(Ordering::Acquire)
-            && !head_moved;
-        if clean && is_active {
-            // A watcher says that nothing moved.
-            report.files = known.len();
-            return Ok(report);
-        }
         repo.live.clean.store(true, Ordering::Release);
         let started = now() * 1_000;
         let load_tree = || -> Result<HashMap<String, BlobId>, CodeError> {

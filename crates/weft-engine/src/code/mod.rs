@@ -52,9 +52,6 @@ pub enum CodeError {
     /// A question that cannot be answered.
     #[error("{0}")]
     Bad(String),
-    /// There is no provider of vectors.
-    #[error("unavailable: {0}")]
-    Unavailable(String),
 }
 
 impl CodeError {
@@ -132,6 +129,23 @@ impl CodeRepo {
         Ok(Git::open(&self.place)?)
     }
 
+    /// The branch that a question is about: its name, whether it is checked out, its commit.
+    pub(crate) fn branch(&self, git: &Git, asked: Option<&str>) -> Result<Branch, CodeError> {
+        let head = git.head()?;
+        match asked.filter(|a| *a != head.workstream) {
+            None => Ok(Branch {
+                name: head.workstream,
+                is_active: true,
+                head: head.commit,
+            }),
+            Some(name) => Ok(Branch {
+                name: name.to_owned(),
+                is_active: false,
+                head: Some(git.tip(name)?),
+            }),
+        }
+    }
+
     /// The index.
     pub fn store(&self) -> &Arc<CodeStore> {
         &self.store
@@ -143,6 +157,15 @@ impl CodeRepo {
             .file_name()
             .map_or_else(|| self.id.clone(), |n| n.to_string_lossy().into_owned())
     }
+}
+
+/// A branch as git has it now.
+pub(crate) struct Branch {
+    pub(crate) name: String,
+    /// Whether it is checked out here.
+    pub(crate) is_active: bool,
+    /// Commit at its tip; `None` where there is none yet.
+    pub(crate) head: Option<String>,
 }
 
 /// What is open: indexes by repository, checkouts by their top.

@@ -14,7 +14,7 @@ use weft_store::code::{CodeFilter, FieldWeights, FileVersion, SymbolKey, View};
 
 use super::answer::{CodeAnswer, CodeHit, CodeQuery, Draft, DraftState};
 use super::index::{Seen, SyncOptions};
-use super::{CodeError, CodeRepo, MAX_LIMIT, MAX_QUERY, view_of};
+use super::{Branch, CodeError, CodeRepo, MAX_LIMIT, MAX_QUERY, view_of};
 use crate::{CodeSync, Engine};
 
 /// Candidates that each leg gives.
@@ -66,17 +66,11 @@ impl Engine {
         let sync = self.bring_up(repo, q, progress)?;
         tracing::debug!("brought up in {:?}", from.elapsed());
         let git = repo.git()?;
-        let checked_out = git.head()?;
-        let workstream = q
-            .workstream
-            .clone()
-            .unwrap_or_else(|| checked_out.workstream.clone());
-        let is_active = workstream == checked_out.workstream;
-        let head = if is_active {
-            checked_out.commit.clone()
-        } else {
-            Some(git.tip(&workstream)?)
-        };
+        let Branch {
+            name: workstream,
+            is_active,
+            head,
+        } = repo.branch(&git, q.workstream.as_deref())?;
         let indexed = repo
             .store
             .workstream(&workstream)?

@@ -22,7 +22,6 @@ impl From<CodeError> for ApiError {
             CodeError::NoSuchRepository(_) => Self::not_found("repository not found"),
             CodeError::Git(weft_engine::code::GitError::NoSuchRef(_)) => Self::not_found(text),
             CodeError::Bad(_) => Self::bad(text),
-            CodeError::Unavailable(_) => Self(StatusCode::SERVICE_UNAVAILABLE, text),
             e => {
                 tracing::error!(error = %e, "code search failed");
                 Self(

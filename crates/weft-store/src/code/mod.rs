@@ -147,15 +147,6 @@ impl View {
     pub fn and(&self, other: &Self) -> Self {
         Self::new(self.ids().into_iter().filter(|id| other.contains(*id)))
     }
-
-    /// Versions that are in either.
-    pub fn or(&self, other: &Self) -> Self {
-        let mut out = self.clone();
-        for id in other.ids() {
-            out.insert(id);
-        }
-        out
-    }
 }
 
 /// A file version.

@@ -76,16 +76,6 @@ impl CodeStore {
         })
     }
 
-    /// Number of distinct vectors of a model.
-    pub fn count_vectors(&self, model: CodeModel) -> Result<u64> {
-        self.with(|c| {
-            Ok(
-                c.prepare_cached("SELECT count(*) FROM vectors WHERE model = ?1")?
-                    .query_row([model.id], |r| r.get(0))?,
-            )
-        })
-    }
-
     fn packed(&self, model: CodeModel) -> Result<Vec<Arc<Packed>>> {
         let names: Vec<String> = self.with(|c| {
             let mut s =

@@ -443,14 +443,6 @@ impl CodeWriter {
         })
     }
 
-    /// Forgets a checkout that is gone.
-    pub fn remove_checkout(&mut self, root: &str) -> Result<()> {
-        self.store.with(|c| {
-            c.execute("DELETE FROM checkouts WHERE root = ?1", [root])?;
-            Ok(())
-        })
-    }
-
     /// Removes file versions with all that was made of them. Returns how many versions, symbols and
     /// vectors went.
     pub fn remove(&mut self, drop: &View) -> Result<(u64, u64, u64)> {
