@@ -5,7 +5,9 @@
 
 pub mod block;
 pub mod code;
+pub mod decision;
 pub mod derive;
+pub mod edits;
 pub mod fuse;
 pub mod hash;
 pub mod project;

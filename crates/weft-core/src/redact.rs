@@ -275,6 +275,38 @@ pub fn may_hold_secret(text: &str) -> bool {
         .any(|w| lower.contains(w))
 }
 
+/// As [`redact`], for a document of many lines: only lines that could hold a secret are looked at, each with
+/// the one behind it, and the whole where a key is written over many lines.
+pub fn redact_lines(text: &str) -> Option<String> {
+    if text.contains("-----BEGIN") {
+        return redact(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let (mut chunk, mut changed, mut open) = (String::new(), false, false);
+    let mut close = |chunk: &mut String, out: &mut String| {
+        match redact(chunk) {
+            Some(clean) => {
+                changed = true;
+                out.push_str(&clean);
+            }
+            None => out.push_str(chunk),
+        }
+        chunk.clear();
+    };
+    for line in text.split_inclusive('\n') {
+        let suspect = may_hold_secret(line);
+        if suspect || open {
+            chunk.push_str(line);
+        } else {
+            close(&mut chunk, &mut out);
+            out.push_str(line);
+        }
+        open = suspect;
+    }
+    close(&mut chunk, &mut out);
+    changed.then_some(out)
+}
+
 /// Redacts every string of a JSON value in place; returns how many were changed.
 pub fn redact_value(value: &mut Value) -> usize {
     match value {
@@ -313,6 +345,19 @@ pub fn redact_value(value: &mut Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_redacted_as_the_whole_is() {
+        let key = format!("sk-ant-api03-{}", "a1B2".repeat(24));
+        let text =
+            format!("# Title\n\nUse {key} here.\nNothing.\npassword:\n  hunter2hunter2\nEnd\n");
+        assert_eq!(redact_lines(&text), redact(&text));
+        assert!(!redact_lines(&text).expect("changed").contains(&key));
+        assert_eq!(
+            redact_lines("# Title\n\nWords only, of a usual length.\n"),
+            None
+        );
+    }
     use serde_json::json;
 
     #[test]

@@ -3,6 +3,8 @@
 //! Through gix, which reads files and runs nothing: no hook, no filter, no text conversion. The
 //! user's and the system's git configuration are not read.
 
+mod history;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,8 @@ pub enum GitError {
 fn read(e: impl std::fmt::Display) -> GitError {
     GitError::Read(e.to_string())
 }
+
+pub use history::{Added, Print, Step, Steps};
 
 /// A blob's id.
 pub type BlobId = [u8; 20];
