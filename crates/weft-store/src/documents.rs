@@ -95,6 +95,12 @@ pub struct Filter {
     pub until: Option<Micros>,
     /// Subagents.
     pub subagents: Subagents,
+    /// Name of a tool that the turn called, in any case.
+    pub tool: Option<String>,
+    /// Path of a file that the turn wrote or names; the end of it is enough.
+    pub file: Option<String>,
+    /// Branch that the session was on.
+    pub branch: Option<String>,
 }
 
 impl Filter {
@@ -151,7 +157,37 @@ impl Filter {
             Subagents::Exclude => wheres.push("d.thread_id = ''".into()),
             Subagents::Only => wheres.push("d.thread_id <> ''".into()),
         }
+        if let Some(t) = &self.tool {
+            wheres.push(
+                "EXISTS (SELECT 1 FROM spans s WHERE s.trace_id = d.trace_id AND s.kind = 'tool' AND s.name = ? COLLATE NOCASE)"
+                    .into(),
+            );
+            values.push(Box::new(t.clone()));
+        }
+        if let Some(f) = &self.file {
+            let f = f.trim_start_matches("./").to_owned();
+            wheres.push(
+                "(EXISTS (SELECT 1 FROM file_edits e WHERE e.trace_id = d.trace_id AND (e.path = ? OR substr(e.path, -length(?) - 1) = '/' || ?))
+                  OR instr(d.user_text, ?) > 0 OR instr(d.assistant_text, ?) > 0 OR instr(d.tool_text, ?) > 0)"
+                    .into(),
+            );
+            for _ in 0..6 {
+                values.push(Box::new(f.clone()));
+            }
+        }
+        if let Some(b) = &self.branch {
+            wheres.push(
+                "EXISTS (SELECT 1 FROM truth.sessions x WHERE x.id = d.session_id AND json_extract(x.harness_metadata, '$.gitBranch') = ?)"
+                    .into(),
+            );
+            values.push(Box::new(b.clone()));
+        }
         (wheres.join(" AND "), values)
+    }
+
+    /// Whether it asks for something that the keyword index does not know.
+    pub(crate) fn needs_rows(&self) -> bool {
+        self.tool.is_some() || self.file.is_some() || self.branch.is_some()
     }
 }
 
@@ -295,6 +331,17 @@ impl Store {
                 out.extend(hit);
             }
             Ok(out)
+        })
+    }
+
+    /// The document of a span.
+    pub fn document_of(&self, trace_id: &str, span_id: &str) -> Result<Option<i64>> {
+        self.readers.with(|c| {
+            Ok(
+                c.prepare_cached("SELECT id FROM documents WHERE trace_id = ?1 AND span_id = ?2")?
+                    .query_row([trace_id, span_id], |r| r.get(0))
+                    .optional()?,
+            )
         })
     }
 

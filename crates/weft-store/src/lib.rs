@@ -4,8 +4,8 @@
 //!
 //! | file | what | if lost |
 //! | --- | --- | --- |
-//! | `weft.db` | **truth**: raw turns, session identities, the derive queue, import marks | gone for good |
-//! | `index.db` | traces, spans, documents, vectors | rebuilt from the truth |
+//! | `weft.db` | **truth**: raw turns, session identities, the derive queue, import marks, decisions | gone for good |
+//! | `index.db` | traces, spans, documents, what decisions say, vectors | rebuilt from the truth |
 //! | `vectors/` | vectors packed for the scan | rebuilt from `index.db` |
 //! | `words/` | the keyword index | rebuilt from `index.db` |
 //! | `code/<repository>/` | the code index of a repository | rebuilt from the repository |
@@ -17,8 +17,10 @@
 pub mod code;
 mod codes;
 mod db;
+mod decisions;
 mod doctor;
 mod documents;
+mod edits;
 mod error;
 mod models;
 mod pack;
@@ -35,8 +37,12 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use decisions::{
+    DecisionEntry, DecisionEvent, DecisionRow, DecisionText, DecisionTruth, Workspace,
+};
 pub use doctor::{Check, DoctorReport};
 pub use documents::{Coverage, Document, Filter, Role, SpanHit, Subagents};
+pub use edits::FileEdit;
 pub use error::StoreError;
 pub use models::{EmbedReport, FailureRow, ModelInfo, PendingText, StoredVectors};
 pub use projection::{LinkRow, PayloadRow, SpanRow, TraceRow};

@@ -9,6 +9,7 @@ use weft_core::span::{Link, Span, Trace};
 use weft_core::time::Micros;
 
 use crate::documents::{self, Document};
+use crate::edits;
 use crate::pack::{pack, unpack};
 use crate::sessions::SessionRow;
 use crate::{Result, Store};
@@ -268,10 +269,18 @@ impl Store {
             if known.is_some_and(|k| k > derived_rows as i64) {
                 return Ok(());
             }
+            c.execute(
+                "DELETE FROM file_edits WHERE session_id = ?1",
+                [&session_id],
+            )?;
             for t in &p.traces {
                 write_trace(c, &session_id, t)?;
                 for s in &t.spans {
                     write_span(c, &session_id, &t.trace_id, s)?;
+                    if s.kind == "tool" && weft_core::edits::writes(&s.name) {
+                        let at = s.started_at;
+                        edits::write(c, &session_id, &t.trace_id, &s.span_id, at, &s.input)?;
+                    }
                 }
             }
             prune(c, &session_id, &p)?;
@@ -316,7 +325,7 @@ impl Store {
         let id = session_id.to_owned();
         self.index.run(move |c| {
             documents::replace(c, &id, &[])?;
-            for table in ["links", "spans", "traces", "rollups"] {
+            for table in ["links", "file_edits", "spans", "traces", "rollups"] {
                 c.execute(&format!("DELETE FROM {table} WHERE session_id = ?1"), [&id])?;
             }
             Ok(())
@@ -372,6 +381,11 @@ impl Store {
     pub fn span(&self, trace_id: &str, span_id: &str) -> Result<Option<SpanRow>> {
         let mut found = self.spans_where("trace_id = ?1 AND span_id = ?2", [trace_id, span_id])?;
         Ok(found.pop())
+    }
+
+    /// Spans of this id, in any trace; at most ten.
+    pub fn spans_by_id(&self, span_id: &str) -> Result<Vec<SpanRow>> {
+        self.spans_where("span_id = ?1 LIMIT 10", [span_id])
     }
 
     /// Links of a session, by primary key.

@@ -32,7 +32,7 @@ pub struct Claim {
     pub claimed_at: i64,
 }
 
-/// A captured tool call that wrote files.
+/// A file that a captured tool call wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Write {
     /// Session.
@@ -41,8 +41,8 @@ pub struct Write {
     pub agent: String,
     /// Microseconds since 1970.
     pub at: i64,
-    /// The call's input, JSON.
-    pub input: serde_json::Value,
+    /// Path as the call gave it.
+    pub path: String,
 }
 
 fn row(r: &rusqlite::Row<'_>) -> rusqlite::Result<RepositoryRow> {
@@ -180,22 +180,18 @@ impl Store {
     pub fn writes_since(&self, since: i64, limit: usize) -> Result<Vec<Write>> {
         self.readers.with(|c| {
             let mut s = c.prepare_cached(
-                "SELECT p.session_id, coalesce(nullif(s.display_name, ''), nullif(s.name, ''), s.harness_id), p.started_at, p.input
-                 FROM spans p JOIN truth.sessions s ON s.id = p.session_id
-                 WHERE p.kind = 'tool' AND p.started_at >= ?1
-                   AND lower(p.name) IN ('edit', 'write', 'multiedit', 'notebookedit', 'apply_patch', 'create_file',
-                     'str_replace_based_edit_tool', 'str_replace_editor', 'write_file', 'edit_file', 'replace')
-                 ORDER BY p.started_at DESC LIMIT ?2",
+                "SELECT e.session_id, coalesce(nullif(s.display_name, ''), nullif(s.name, ''), s.harness_id), e.started_at, e.path
+                 FROM file_edits e JOIN truth.sessions s ON s.id = e.session_id
+                 WHERE e.started_at >= ?1 ORDER BY e.started_at DESC LIMIT ?2",
             )?;
             let mut rows = s.query(params![since, limit])?;
             let mut out = Vec::new();
             while let Some(r) = rows.next()? {
-                let input: Option<Vec<u8>> = r.get(3)?;
                 out.push(Write {
                     session_id: r.get(0)?,
                     agent: r.get(1)?,
                     at: r.get(2)?,
-                    input: crate::pack::unpack_json(input.as_deref())?,
+                    path: r.get(3)?,
                 });
             }
             Ok(out)

@@ -98,10 +98,50 @@ CREATE TABLE tokens (
   created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 "#,
+    r#"
+CREATE TABLE workspaces (
+  slug TEXT PRIMARY KEY,
+  repo_id TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX workspaces_repository ON workspaces (repo_id) WHERE repo_id <> '';
+
+-- Folders of a repository whose records are decisions, beside those that are found by their name.
+CREATE TABLE decision_folders (
+  workspace TEXT NOT NULL,
+  folder TEXT NOT NULL,
+  PRIMARY KEY (workspace, folder)
+) STRICT, WITHOUT ROWID;
+
+-- A record without a body is a file of the repository; its id is kept here.
+CREATE TABLE decisions (
+  workspace TEXT NOT NULL,
+  path TEXT NOT NULL,
+  id TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  body_hash BLOB,
+  baseline TEXT NOT NULL DEFAULT '',
+  body BLOB,
+  PRIMARY KEY (workspace, path)
+) STRICT;
+CREATE INDEX decisions_id ON decisions (workspace, id);
+
+CREATE TABLE decision_events (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  workspace TEXT NOT NULL,
+  id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  made_by TEXT NOT NULL,
+  note TEXT NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX decision_events_id ON decision_events (workspace, id);
+"#,
 ];
 
 /// Migrations of `index.db`.
-pub(crate) const INDEX: &[&str] = &[r#"
+pub(crate) const INDEX: &[&str] = &[
+    r#"
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE rollups (
@@ -245,4 +285,54 @@ CREATE TABLE vector_segments (
   file TEXT NOT NULL,
   PRIMARY KEY (model_id, first_id)
 ) STRICT, WITHOUT ROWID;
-"#];
+"#,
+    r#"
+CREATE INDEX spans_id ON spans (span_id);
+-- Which span wrote which file; the name is the last part of the path.
+CREATE TABLE file_edits (
+  name TEXT NOT NULL,
+  path TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  trace_id TEXT NOT NULL,
+  span_id TEXT NOT NULL,
+  started_at INTEGER NOT NULL,
+  PRIMARY KEY (name, path, trace_id, span_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX file_edits_session ON file_edits (session_id);
+CREATE INDEX file_edits_started ON file_edits (started_at);
+-- Spans of before this table are read once.
+INSERT INTO meta VALUES ('file_edits.waiting', '1');
+
+-- Where a record was seen: '' = in the store, else the top of a checkout.
+CREATE TABLE decision_rows (
+  workspace TEXT NOT NULL,
+  checkout TEXT NOT NULL,
+  path TEXT NOT NULL,
+  id TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  modified_ns INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  problem TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (workspace, checkout, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX decision_rows_hash ON decision_rows (hash);
+-- What a record says, by the hash of its path and bytes.
+CREATE TABLE decision_texts (
+  hash BLOB PRIMARY KEY,
+  reader INTEGER NOT NULL,
+  pieces_hash BLOB NOT NULL,
+  card TEXT NOT NULL,
+  words BLOB NOT NULL,
+  rationale BLOB NOT NULL
+) STRICT;
+CREATE INDEX decision_texts_pieces ON decision_texts (pieces_hash);
+-- The vectors of a record's pieces, one behind the other.
+CREATE TABLE decision_vectors (
+  model_id INTEGER NOT NULL,
+  pieces_hash BLOB NOT NULL,
+  vectors BLOB NOT NULL,
+  PRIMARY KEY (model_id, pieces_hash)
+) STRICT;
+"#,
+];

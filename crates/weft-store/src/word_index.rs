@@ -38,6 +38,9 @@ const FIELD_BYTES: usize = 256 << 10;
 /// Documents that a search scores from the tail, at most; the newest win.
 const TAIL_ROWS: usize = 4_000;
 
+/// Hits whose rows are looked at where a filter asks for what the index does not know.
+const ROWS_LOOKED_AT: usize = 5_000;
+
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
 
@@ -487,8 +490,13 @@ impl Store {
             clauses.push((Occur::Must, query));
             Box::new(BooleanQuery::new(clauses))
         };
+        let wanted = if filter.needs_rows() {
+            limit.max(ROWS_LOOKED_AT)
+        } else {
+            limit
+        };
         let found = searcher
-            .search(&query, &TopDocs::with_limit(limit).order_by_score())
+            .search(&query, &TopDocs::with_limit(wanted).order_by_score())
             .map_err(failed)?;
         let mut hits: HashMap<i64, f32> = HashMap::new();
         for (score, address) in found {
@@ -498,11 +506,36 @@ impl Store {
                 hits.insert(id, score);
             }
         }
+        if filter.needs_rows() {
+            self.keep_matching(&mut hits, filter)?;
+        }
         hits.extend(tail_scores(words, fields, filter.role, &searcher, &tail)?);
         let mut hits: Vec<(i64, f32)> = hits.into_iter().collect();
         hits.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         hits.truncate(limit);
         Ok(hits)
+    }
+
+    /// Drops hits that a filter does not let through.
+    fn keep_matching(&self, hits: &mut HashMap<i64, f32>, filter: &Filter) -> Result<()> {
+        let (clause, values) = filter.sql();
+        self.readers.with(|c| {
+            let mut q = c.prepare_cached(&format!(
+                "SELECT 1 FROM documents d WHERE d.id = ? AND {clause}"
+            ))?;
+            let mut gone = Vec::new();
+            for id in hits.keys() {
+                let bound =
+                    std::iter::once(id as &dyn rusqlite::ToSql).chain(values.iter().map(|v| &**v));
+                if !q.exists(rusqlite::params_from_iter(bound))? {
+                    gone.push(*id);
+                }
+            }
+            for id in gone {
+                hits.remove(&id);
+            }
+            Ok(())
+        })
     }
 
     /// Commits waiting documents to the keyword index, where no other process does it at this

@@ -1,6 +1,6 @@
 //! Drafts: what is on disk and not in the branch, and who holds it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weft_code::git::Git;
@@ -277,95 +277,13 @@ fn covers(claim: &str, path: &str) -> bool {
 
 /// Whether a captured tool call wrote a file.
 fn writes_path(w: &Write, full: &Path, relative: &str) -> bool {
-    let is_it = |p: &str| {
-        let p = PathBuf::from(p);
-        p == full || (p.is_relative() && p == Path::new(relative))
-    };
-    let mut stack = vec![&w.input];
-    let mut looked = 0;
-    while let Some(v) = stack.pop() {
-        looked += 1;
-        if looked > 2_000 {
-            return false;
-        }
-        match v {
-            serde_json::Value::Object(o) => {
-                for (k, v) in o {
-                    match v {
-                        serde_json::Value::String(s)
-                            if matches!(
-                                k.as_str(),
-                                "file_path"
-                                    | "path"
-                                    | "filename"
-                                    | "notebook_path"
-                                    | "file"
-                                    | "target_file"
-                            ) =>
-                        {
-                            if is_it(s) {
-                                return true;
-                            }
-                        }
-                        // The patch of apply_patch names its files on lines of their own.
-                        serde_json::Value::String(s) if s.contains("*** ") => {
-                            let named = s.lines().filter_map(|l| {
-                                l.strip_prefix("*** Update File: ")
-                                    .or_else(|| l.strip_prefix("*** Add File: "))
-                                    .or_else(|| l.strip_prefix("*** Delete File: "))
-                                    .or_else(|| l.strip_prefix("*** Move to: "))
-                            });
-                            if named.into_iter().any(|p| is_it(p.trim())) {
-                                return true;
-                            }
-                        }
-                        v => stack.push(v),
-                    }
-                }
-            }
-            serde_json::Value::Array(a) => stack.extend(a),
-            _ => {}
-        }
-    }
-    false
+    let p = Path::new(&w.path);
+    p == full || (p.is_relative() && p == Path::new(relative))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn write(input: serde_json::Value) -> Write {
-        Write {
-            input,
-            ..Write::default()
-        }
-    }
-
-    #[test]
-    fn writes_name_their_files_in_many_ways() {
-        let full = Path::new("/r/src/a.rs");
-        for input in [
-            serde_json::json!({"file_path": "/r/src/a.rs"}),
-            serde_json::json!({"path": "src/a.rs"}),
-            serde_json::json!({"edits": [{"file_path": "/r/src/a.rs"}]}),
-            serde_json::json!({"input": "*** Begin Patch\n*** Update File: src/a.rs\n@@"}),
-        ] {
-            assert!(
-                writes_path(&write(input.clone()), full, "src/a.rs"),
-                "{input}"
-            );
-        }
-        assert!(!writes_path(
-            &write(serde_json::json!({"file_path": "/r/src/b.rs"})),
-            full,
-            "src/a.rs"
-        ));
-        assert!(!writes_path(
-            &write(serde_json::json!({"command": "cat src/a.rs"})),
-            full,
-            "src/a.rs"
-        ));
-    }
 
     #[test]
     fn claims_cover_files_and_folders() {

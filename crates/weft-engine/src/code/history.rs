@@ -47,7 +47,7 @@ impl Engine {
             let on_disk = repo.root.as_ref().and_then(|r| {
                 use std::io::Read as _;
                 let mut out = Vec::new();
-                let file = super::read::open_no_follow(&r.join(place)).ok()?;
+                let file = super::open_no_follow(&r.join(place)).ok()?;
                 file.take(3 << 20).read_to_end(&mut out).ok()?;
                 Some(out)
             });

@@ -25,6 +25,7 @@ use crate::{Engine, now, repository};
 pub use answer::{CodeAnswer, CodeHit, CodeQuery, Draft, DraftState, FindAnswer, HitStitch};
 pub use drafts::DraftRow;
 pub use index::{CodeSync, SyncOptions};
+pub(crate) use read::open_no_follow;
 pub use search::{CodeCandidate, FIELDS};
 pub use status::{Purged, WorkstreamStatus};
 pub use weft_code::Language;
@@ -41,10 +42,10 @@ pub const MAX_LIMIT: usize = 50;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CodeError {
     /// The repository.
-    #[error("{0}")]
+    #[error(transparent)]
     Git(#[from] GitError),
     /// The store.
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     /// No repository has this id.
     #[error("repository not found: {0}")]

@@ -555,7 +555,7 @@ impl Engine {
                 .or_else(|| repo.root.clone())?;
             use std::io::Read as _;
             let mut out = Vec::new();
-            let opened = super::read::open_no_follow(&root.join(&file.path)).ok()?;
+            let opened = super::open_no_follow(&root.join(&file.path)).ok()?;
             opened
                 .take(weft_code::walk::MAX_FILE_BYTES)
                 .read_to_end(&mut out)

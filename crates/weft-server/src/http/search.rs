@@ -112,6 +112,15 @@ pub(crate) fn hybrid_output(query: &str, a: &Answer) -> Value {
 }
 
 fn filter(p: &Params) -> Result<Filter, ApiError> {
+    Ok(Filter {
+        since: p.time("since")?,
+        until: p.time("until")?,
+        ..scope(p)?
+    })
+}
+
+/// The scope of a search but for its time.
+pub(super) fn scope(p: &Params) -> Result<Filter, ApiError> {
     let text = |name: &str| p.get(name).map(str::to_owned);
     Ok(Filter {
         sessions: p
@@ -133,8 +142,9 @@ fn filter(p: &Params) -> Result<Filter, ApiError> {
             Some("tool") => Some(Role::Tool),
             Some(_) => return Err(ApiError::bad("role must be one of user, assistant, tool")),
         },
-        since: p.time("since")?,
-        until: p.time("until")?,
+        tool: text("tool"),
+        file: text("file"),
+        branch: text("branch"),
         subagents: match p.get("subagents") {
             None | Some("include") => Subagents::Include,
             Some("exclude") => Subagents::Exclude,
@@ -145,6 +155,7 @@ fn filter(p: &Params) -> Result<Filter, ApiError> {
                 ));
             }
         },
+        ..Filter::default()
     })
 }
 
