@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod code;
+mod decisions;
 mod embed;
+mod everything;
 mod import;
 mod ingest;
 mod search;

@@ -14,7 +14,7 @@ use weft_engine::{CodeAnswer, CodeRepo, CodeSync, Config, Engine};
 
 /// A repository and a store of its own.
 pub(crate) struct Place {
-    _tmp: tempfile::TempDir,
+    pub(crate) _tmp: tempfile::TempDir,
     pub(crate) root: PathBuf,
     pub(crate) data: PathBuf,
     pub(crate) engine: Arc<Engine>,
