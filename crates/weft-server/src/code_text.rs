@@ -16,7 +16,7 @@ pub struct Shape {
 }
 
 /// Names come from strangers: nothing in them may break a line or reach a terminal.
-fn safe(text: &str) -> String {
+pub(crate) fn safe(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' => '\u{2424}',

@@ -2,7 +2,9 @@
 //!
 //! The only crate with wire types. It takes listeners that are bound already, so tests use port 0.
 
+pub mod all_text;
 pub mod code_text;
+pub mod decision_text;
 mod http;
 mod mcp;
 mod metrics;

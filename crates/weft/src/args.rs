@@ -16,10 +16,13 @@ use crate::weave;
 
 /// The memory of a codebase that coding agents and people share.
 ///
-/// weft finds code by what it does, and what agents said by meaning and by words.
+/// weft finds what was said, what was built and what was decided, and tells why code is as it is.
 #[derive(Debug, Parser)]
 #[command(name = "weft", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:
+  weft search \"how do we handle refunds?\"
+  weft why src/refunds.ts::processRefund
+  weft decide \"Use JWT\" --rationale \"Stateless tokens work at the edge\" --files src/auth/
   weft code search \"where do we handle refunds?\"
   weft spans search \"how was authentication fixed?\"
   weft import
@@ -50,6 +53,17 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Search everything: what was said, what was built, what was decided
+    Search(Box<commands::search::Search>),
+    /// Open what a search found
+    Show(commands::search::Show),
+    /// Tell why code is as it is: commits, the agent calls that wrote it, decisions
+    Why(commands::search::Why),
+    /// Record a decision and why it was made
+    Decide(Box<commands::decide::Decide>),
+    /// Find and keep decisions
+    #[command(subcommand)]
+    Decisions(commands::decisions::DecisionsCommand),
     /// Find code by what it does or by its names
     #[command(subcommand)]
     Code(commands::code::Code),
@@ -121,7 +135,9 @@ pub(crate) enum ProfileArg {
     Spans,
     /// search_code and find_symbols
     Code,
-    /// All of them
+    /// search, decide, decisions_stale, decision_reaffirm and decisions_for_file
+    Decisions,
+    /// All of them, and search over everything
     #[default]
     All,
 }
@@ -199,6 +215,26 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
     let mut settings = cli.global.settings()?;
     let out = Out::new();
     match cli.command {
+        Command::Search(c) => {
+            commands::log(&settings, "warn")?;
+            commands::search::run(&c, &mut settings, out)
+        }
+        Command::Show(c) => {
+            commands::log(&settings, "warn")?;
+            commands::search::show(&c, &settings, out)
+        }
+        Command::Why(c) => {
+            commands::log(&settings, "warn")?;
+            commands::search::why(&c, &settings, out)
+        }
+        Command::Decide(c) => {
+            commands::log(&settings, "warn")?;
+            commands::decide::decide(&c, &settings, out)
+        }
+        Command::Decisions(c) => {
+            commands::log(&settings, "warn")?;
+            commands::decisions::run(c, &settings, out)
+        }
         Command::Code(c) => {
             commands::log(&settings, "warn")?;
             commands::code::run(c, &settings, out)
@@ -233,6 +269,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
             let profile = match profile {
                 ProfileArg::Spans => Profile::Spans,
                 ProfileArg::Code => Profile::Code,
+                ProfileArg::Decisions => Profile::Decisions,
                 ProfileArg::All => Profile::All,
             };
             commands::mcp(&settings, profile)

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use weft_engine::{CodeError, StoreError};
+use weft_engine::show::ShowError;
+use weft_engine::{CodeError, DecisionError, StoreError};
 
 use crate::out;
 
@@ -67,6 +68,12 @@ pub(crate) fn exit_code(result: anyhow::Result<u8>) -> ExitCode {
             return Some(h.hint.clone()).filter(|h| !h.is_empty());
         }
         if let Some(e) = c.downcast_ref::<CodeError>() {
+            return e.hint().map(str::to_owned);
+        }
+        if let Some(e) = c.downcast_ref::<DecisionError>() {
+            return e.hint().map(str::to_owned);
+        }
+        if let Some(e) = c.downcast_ref::<ShowError>() {
             return e.hint().map(str::to_owned);
         }
         c.downcast_ref::<StoreError>()?.hint().map(str::to_owned)

@@ -50,7 +50,8 @@ impl Access {
 /// The scope that a request needs.
 pub(crate) fn needed(method: &Method, path: &str) -> Scope {
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-    if path.starts_with("/v1/ingest") {
+    let decides = path.starts_with("/v1/decisions") || path.starts_with("/v1/workspaces/");
+    if path.starts_with("/v1/ingest") || (decides && !reads) {
         Scope::Write
     } else if reads
         || path.starts_with("/api/")
@@ -76,6 +77,11 @@ mod tests {
         assert_eq!(needed(&Method::POST, "/v1/admin/derive/run"), Scope::Admin);
         assert_eq!(needed(&Method::POST, "/api/weave/x/search"), Scope::Read);
         assert_eq!(needed(&Method::POST, "/v1/mcp"), Scope::Read);
+        assert_eq!(needed(&Method::GET, "/v1/decisions"), Scope::Read);
+        assert_eq!(
+            needed(&Method::POST, "/v1/workspaces/x/decisions"),
+            Scope::Write
+        );
         assert!(Scope::Read < Scope::Write && Scope::Write < Scope::Admin);
     }
 }

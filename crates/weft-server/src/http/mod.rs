@@ -1,6 +1,8 @@
 //! Routers of both APIs and what every request passes through.
 
 mod access;
+mod all;
+mod decisions;
 pub(crate) mod dto;
 mod ingest;
 mod openapi;
@@ -96,6 +98,7 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .route("/v1/traces/{trace_id}", get(traces::get))
         .route("/v1/traces/{trace_id}/spans/{span_id}", get(traces::span))
         .route("/v1/search/spans", get(search::spans))
+        .route("/v1/search/all", get(all::search))
         .route("/v1/cassettes/search/spans", get(search::cassette_spans))
         .route("/v1/admin/derive/run", post(sessions::derive_run))
         .route("/v1/admin/seed/demo", post(sessions::seed_demo))
@@ -106,6 +109,9 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .route("/api/weave/{repo_id}/search/index", get(weave::index))
         .route("/api/weave/{repo_id}/search/reindex", post(weave::reindex))
         .route("/api/weave/{repo_id}/purge", post(weave::purge))
+        .route("/v1/workspaces", get(decisions::workspaces))
+        .merge(decision_routes("/v1"))
+        .merge(decision_routes("/v1/workspaces/{slug}"))
         .route("/api/index", post(weave::gone))
         .route("/v1/ingest", post(ingest_elsewhere))
         .route("/v1/ingest/transcript", post(ingest_elsewhere))
@@ -114,6 +120,17 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(CompressionLayer::new())
+}
+
+/// The routes of decisions under a prefix.
+fn decision_routes(prefix: &str) -> Router<Arc<Engine>> {
+    let at = |path: &str| format!("{prefix}/decisions{path}");
+    Router::new()
+        .route(&at(""), get(decisions::list).post(decisions::post))
+        .route(&at("/search"), get(decisions::search))
+        .route(&at("/{id}"), get(decisions::get))
+        .route(&at("/{id}/supersede"), post(decisions::supersede))
+        .route(&at("/{id}/reaffirm"), post(decisions::reaffirm))
 }
 
 async fn api_metrics(State(engine): App) -> Result<String, ApiError> {
@@ -239,7 +256,11 @@ impl Guard {
             ));
         }
         // A token for some repositories sees no conversations: they belong to none of them surely.
-        let is_code = path.starts_with("/api/") || matches!(path, "/ping" | "/openapi");
+        let is_code = path.starts_with("/api/")
+            || path.starts_with("/v1/decisions")
+            || path.starts_with("/v1/workspaces")
+            || path == "/v1/search/all"
+            || matches!(path, "/ping" | "/openapi");
         if access.is_narrow() && !is_code {
             return Err(refused(
                 StatusCode::FORBIDDEN,

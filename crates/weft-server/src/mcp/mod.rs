@@ -1,10 +1,12 @@
-//! MCP over streamable HTTP and over stdio: `search` at `/v1/mcp` as tapes has it, and with the tools
-//! of code at `/mcp`, at `/mcp/{profile}` and over stdio.
+//! MCP over streamable HTTP and over stdio: `search` at `/v1/mcp` as tapes has it, and the tools of a
+//! profile at `/mcp/{profile}` and over stdio (all of them at `/mcp`).
 //!
 //! The protocol is the official SDK's. In front of it stand the checks that the reference's
 //! stateless transport makes, with its texts.
 
+mod all;
 mod code;
+mod decisions;
 mod transport;
 
 use std::borrow::Cow;
@@ -42,16 +44,20 @@ pub enum Profile {
     Spans,
     /// `search_code` and `find_symbols`: the tools of weave.
     Code,
-    /// All of them.
+    /// `search`, `decide` and what else there is about decisions: the tools of enagrams.
+    Decisions,
+    /// All of them: `search` goes over everything, and the searches of one corpus are called
+    /// `search_spans`, `search_code` and `search_decisions`.
     #[default]
     All,
 }
 
 impl Profile {
     /// All profiles with their names.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("spans", Self::Spans),
         ("code", Self::Code),
+        ("decisions", Self::Decisions),
         ("all", Self::All),
     ];
 }
@@ -111,7 +117,7 @@ fn object(v: Value) -> Arc<JsonObject> {
     })
 }
 
-fn search_tool() -> Tool {
+fn search_tool(name: &'static str) -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
@@ -141,7 +147,7 @@ fn search_tool() -> Tool {
         "required": ["query", "results", "count"],
     });
     Tool::new(
-        "search",
+        name,
         "Semantic search over stored LLM sessions. Results are individual main-conversation spans, \
          each with its session, trace and span id, the turn's prompt and a snippet.",
         object(input),
@@ -183,11 +189,23 @@ fn arguments(given: Option<JsonObject>) -> Result<(String, usize), String> {
 impl Server {
     fn tools(&self) -> Vec<Tool> {
         let mut tools = Vec::new();
-        if self.profile != Profile::Code && self.engine.vectors_configured() {
-            tools.push(search_tool());
+        let spans = matches!(self.profile, Profile::Spans | Profile::All);
+        if self.profile == Profile::All {
+            tools.extend(all::tools());
         }
-        if self.profile != Profile::Spans {
+        if spans && self.engine.vectors_configured() {
+            tools.push(search_tool(match self.profile {
+                Profile::Spans => "search",
+                _ => "search_spans",
+            }));
+        }
+        if matches!(self.profile, Profile::Code | Profile::All) {
             tools.extend(code::tools());
+        }
+        match self.profile {
+            Profile::Decisions => tools.extend(decisions::tools("search")),
+            Profile::All => tools.extend(decisions::tools("search_decisions")),
+            _ => {}
         }
         tools
     }
@@ -271,9 +289,20 @@ impl ServerHandler for Server {
                 None,
             )
         };
-        if request.name != "search" {
-            let asked = code::Asked::read(&request.name, request.arguments).map_err(invalid)?;
-            return Ok(code::answer(self.engine.clone(), asked).await.into());
+        let (engine, name) = (self.engine.clone(), request.name.as_ref());
+        if self.profile == Profile::All && all::Asked::knows(name) {
+            let asked = all::Asked::read(name, request.arguments).map_err(invalid)?;
+            return Ok(all::answer(engine, asked).await.into());
+        }
+        if matches!(name, "search_code" | "find_symbols") {
+            let asked = code::Asked::read(name, request.arguments).map_err(invalid)?;
+            return Ok(code::answer(engine, asked).await.into());
+        }
+        if self.profile != Profile::Spans
+            && let Some(kind) = decisions::Kind::of(name)
+        {
+            let asked = decisions::Asked::read(kind, request.arguments).map_err(invalid)?;
+            return Ok(decisions::answer(engine, asked).await.into());
         }
         let (query, top_k) = arguments(request.arguments).map_err(invalid)?;
         Ok(self.search(query, top_k).await.into())

@@ -3,10 +3,13 @@
 pub(crate) mod alias;
 pub(crate) mod code;
 pub(crate) mod config;
+pub(crate) mod decide;
+pub(crate) mod decisions;
 pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod draft;
 pub(crate) mod import;
+pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod spans;
@@ -128,28 +131,17 @@ pub(crate) fn session_id(engine: &Engine, given: &str) -> Result<String> {
     }
 }
 
-/// Reads an instant: RFC 3339, a date, or an age such as `7d`, `12h`, `30m`.
+/// Reads an instant: what [`weft_engine::time_words`] reads, and of that the beginning.
 pub(crate) fn instant(text: &str) -> Result<i64, String> {
-    if let Some(t) = weft_core::time::parse_micros(text) {
-        return Ok(t);
-    }
-    if let Some(t) = weft_core::time::parse_micros(&format!("{text}T00:00:00Z")) {
-        return Ok(t);
-    }
-    let unit = match text.chars().last() {
-        Some('m') => 60,
-        Some('h') => 3600,
-        Some('d') => 86_400,
-        Some('w') => 604_800,
-        _ => 0,
-    };
-    let number = text
-        .get(..text.len().saturating_sub(1))
-        .and_then(|n| n.parse::<i64>().ok());
-    match number {
-        Some(n) if unit > 0 && n >= 0 => {
-            Ok(weft_engine::now() - n.saturating_mul(unit * 1_000_000))
-        }
-        _ => Err("want a date (2026-06-01), an RFC 3339 time, or an age (7d, 12h, 30m)".into()),
+    period(text).map(|p| p.0)
+}
+
+/// Reads a day, a week, a month: its beginning, and its end where it has one.
+pub(crate) fn period(text: &str) -> Result<(i64, Option<i64>), String> {
+    match weft_engine::time_words(text) {
+        Some((Some(from), to)) => Ok((from, to)),
+        _ => Err(
+            "want a day (2026-06-01, yesterday, monday, last week), an RFC 3339 time, or an age (7d, 12h, \"3 days ago\")".into(),
+        ),
     }
 }

@@ -41,13 +41,23 @@ enum ModeArg {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum RoleArg {
+pub(super) enum RoleArg {
     /// What the user said
     User,
     /// What the assistant answered
     Assistant,
     /// Tool calls and their output
     Tool,
+}
+
+impl From<RoleArg> for Role {
+    fn from(r: RoleArg) -> Self {
+        match r {
+            RoleArg::User => Self::User,
+            RoleArg::Assistant => Self::Assistant,
+            RoleArg::Tool => Self::Tool,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +103,15 @@ pub(crate) struct Search {
     /// Only spans started before this
     #[arg(long, value_parser = super::instant)]
     until: Option<i64>,
+    /// Only turns that called this tool: Bash, Edit, …
+    #[arg(long)]
+    tool: Option<String>,
+    /// Only turns that wrote or name this file
+    #[arg(long, value_name = "PATH")]
+    file: Option<String>,
+    /// Only sessions on this branch
+    #[arg(long)]
+    branch: Option<String>,
     /// What to do with subagents
     #[arg(long, value_enum, default_value_t)]
     subagents: SubagentsArg,
@@ -120,7 +139,7 @@ pub(crate) fn run(c: Spans, settings: &mut Settings, out: Out) -> Result<u8> {
 }
 
 /// A repository by name, or by a path inside of it.
-fn repository_filter(given: &str) -> String {
+pub(super) fn repository_filter(given: &str) -> String {
     let path = PathBuf::from(given);
     if (given == "." || given.contains('/'))
         && let Ok(path) = path.canonicalize()
@@ -156,13 +175,12 @@ fn search(s: &Search, settings: &mut Settings, out: Out) -> Result<u8> {
             agent: s.agent.clone(),
             model: s.model.clone(),
             repository: s.repo.as_deref().map(repository_filter),
-            role: s.role.map(|r| match r {
-                RoleArg::User => Role::User,
-                RoleArg::Assistant => Role::Assistant,
-                RoleArg::Tool => Role::Tool,
-            }),
+            role: s.role.map(Role::from),
             since: s.since,
             until: s.until,
+            tool: s.tool.clone(),
+            file: s.file.clone(),
+            branch: s.branch.clone(),
             subagents: match s.subagents {
                 SubagentsArg::Include => Subagents::Include,
                 SubagentsArg::Exclude => Subagents::Exclude,
@@ -202,13 +220,13 @@ fn print(out: Out, s: &Search, query: &str, a: &Answer) -> Result<()> {
 }
 
 /// Imports what belongs to this repository where the user wants that, and brings the index up to
-/// date; falls back to the sample where there is nothing at all and `--yes` was given.
-fn prepare(
-    engine: std::sync::Arc<Engine>,
-    s: &Search,
+/// date.
+pub(super) fn bring_in(
+    engine: &Engine,
+    quiet: bool,
+    yes: bool,
     settings: &mut Settings,
-) -> Result<std::sync::Arc<Engine>> {
-    let quiet = s.quiet || s.json;
+) -> Result<()> {
     let options = ImportOptions {
         repository: std::env::current_dir()
             .ok()
@@ -221,13 +239,24 @@ fn prepare(
     } else {
         engine.count_new_transcripts(&options)?
     };
-    if waiting > 0 && (s.yes || auto == "always" || ask(settings, waiting)?) {
+    if waiting > 0 && (yes || auto == "always" || ask(settings, waiting)?) {
         let mut bar = Bar::new(quiet);
         engine.import(&options, &mut |what, done, total| {
             bar.tell(what, done, total)
         })?;
     }
-    catch_up(&engine, quiet)?;
+    catch_up(engine, quiet)?;
+    Ok(())
+}
+
+/// As [`bring_in`]; falls back to the sample where there is nothing at all and `--yes` was given.
+fn prepare(
+    engine: std::sync::Arc<Engine>,
+    s: &Search,
+    settings: &mut Settings,
+) -> Result<std::sync::Arc<Engine>> {
+    let quiet = s.quiet || s.json;
+    bring_in(&engine, quiet, s.yes, settings)?;
     if engine.store().count_turns()? > 0 {
         return Ok(engine);
     }

@@ -133,7 +133,7 @@ fn wrong_use_exits_with_2_and_failures_with_1_each_with_a_hint() {
         (
             &["spans", "search", "x", "--since", "whenever"],
             2,
-            "want a date",
+            "want a day",
         ),
         (&["spans", "search", "  "], 2, "hint: "),
         (

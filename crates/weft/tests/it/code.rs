@@ -10,7 +10,7 @@ use weft_core::code::tokens;
 
 use crate::support::{Home, Reply, Server, get, post, send};
 
-fn git(dir: &Path, args: &[&str]) {
+pub(crate) fn git(dir: &Path, args: &[&str]) {
     let out = Command::new("git")
         .args([
             "-c",
@@ -33,7 +33,7 @@ fn git(dir: &Path, args: &[&str]) {
     );
 }
 
-fn write(root: &Path, path: &str, text: &str) {
+pub(crate) fn write(root: &Path, path: &str, text: &str) {
     let full = root.join(path);
     std::fs::create_dir_all(full.parent().unwrap()).unwrap();
     std::fs::write(full, text).unwrap();
@@ -46,7 +46,7 @@ export async function processRefund(order: Order, cents: number) {
 function auditRefund(order: Order) {}
 ";
 
-fn shop(home: &Home) -> PathBuf {
+pub(crate) fn shop(home: &Home) -> PathBuf {
     let root = home.path().join("shop");
     std::fs::create_dir(&root).unwrap();
     git(&root, &["init", "-q", "-b", "main"]);
@@ -62,7 +62,7 @@ fn shop(home: &Home) -> PathBuf {
 }
 
 /// Runs weft in the repository.
-fn run(home: &Home, root: &Path, args: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(home: &Home, root: &Path, args: &[&str]) -> (i32, String, String) {
     let o = home.command(args).current_dir(root).output().unwrap();
     (
         o.status.code().unwrap_or(-1),
@@ -71,7 +71,7 @@ fn run(home: &Home, root: &Path, args: &[&str]) -> (i32, String, String) {
     )
 }
 
-fn ok(home: &Home, root: &Path, args: &[&str]) -> String {
+pub(crate) fn ok(home: &Home, root: &Path, args: &[&str]) -> String {
     let (code, out, err) = run(home, root, args);
     assert_eq!(code, 0, "{args:?}: {err}");
     out
@@ -567,31 +567,34 @@ fn a_server_keeps_the_index_fresh_by_itself() {
     }
 }
 
+/// Says some lines to `weft mcp` in a folder; what it answers to those that want an answer.
+pub(crate) fn talk(home: &Home, root: &Path, profile: &str, lines: &[Value]) -> Vec<Value> {
+    let mut child = home
+        .command(&["mcp", "--profile", profile])
+        .current_dir(root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answers = Vec::new();
+    for l in lines {
+        writeln!(stdin, "{l}").unwrap();
+        if l.get("id").is_some() {
+            answers.push(serde_json::from_str::<Value>(&out.next().unwrap().unwrap()).unwrap());
+        }
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    answers
+}
+
 #[test]
 fn the_tools_of_code_over_mcp() {
     let home = Home::new();
     let root = shop(&home);
-    let talk = |lines: &[Value]| {
-        let mut child = home
-            .command(&["mcp", "--profile", "code"])
-            .current_dir(&root)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut answers = Vec::new();
-        for l in lines {
-            writeln!(stdin, "{l}").unwrap();
-            if l.get("id").is_some() {
-                answers.push(serde_json::from_str::<Value>(&out.next().unwrap().unwrap()).unwrap());
-            }
-        }
-        drop(stdin);
-        assert!(child.wait().unwrap().success());
-        answers
-    };
+    let talk = |lines: &[Value]| talk(&home, &root, "code", lines);
     let call = |id: i64, name: &str, arguments: Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": arguments}});
     let answers = talk(&[
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}),

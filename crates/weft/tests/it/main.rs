@@ -3,6 +3,7 @@
 
 mod cli;
 mod code;
+mod decisions;
 mod http;
 mod kills;
 mod mcp;

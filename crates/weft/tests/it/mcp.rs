@@ -244,7 +244,7 @@ fn the_search_tool_over_stdio_and_m23_clients_that_vanish() {
     drop(s);
     let talk = |lines: &[Value]| {
         let mut child = home
-            .command(&["mcp"])
+            .command(&["mcp", "--profile", "spans"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -281,7 +281,7 @@ fn the_search_tool_over_stdio_and_m23_clients_that_vanish() {
     );
     for _ in 0..20 {
         let mut child = home
-            .command(&["mcp"])
+            .command(&["mcp", "--profile", "spans"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
