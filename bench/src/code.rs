@@ -152,7 +152,7 @@ fn mean(scores: &[Score]) -> Score {
 }
 
 /// 95 % interval of a mean by bootstrap, with a fixed generator.
-fn interval(values: &[f64]) -> (f64, f64) {
+pub(crate) fn interval(values: &[f64]) -> (f64, f64) {
     let mut x = 0x9E37_79B9_7F4A_7C15_u64;
     let mut means: Vec<f64> = (0..1_000)
         .map(|_| {

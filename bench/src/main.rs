@@ -10,6 +10,7 @@
 
 mod code;
 mod code_speed;
+mod decisions;
 mod fixture;
 mod quality;
 mod speed;
@@ -21,6 +22,8 @@ const USAGE: &str = "usage: cargo xtask bench <what>
                      code search on labelled questions, beside ripgrep and its own legs
   code-speed --from CHECKOUT [FILES …]
                      first index, re-index, cold and warm search [default: 1000 10000]
+  decisions [--tune] the 1,366 records: nDCG, recall and MRR by kind of question, over the pool and in
+                     one's own repository, beside BM25 alone and vectors alone
   quality            LoCoMo and BEAM: hybrid beside words alone and vectors alone
   speed [ROWS …]     ingest, derive, embed, search, cold start, sizes [default: 10000 100000]";
 
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     let result = match args.first().map(String::as_str) {
         Some("code") => code::run(&args[1..]),
         Some("code-speed") => code_speed::run(&args[1..]),
+        Some("decisions") => decisions::run(&args[1..]),
         Some("quality") => quality::run(),
         Some("speed") => speed::run(&args[1..]),
         _ => {
