@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use weft_core::decision::rank::{self, Weights};
 use weft_core::words;
-use weft_engine::decisions::Loaded;
+use weft_engine::decisions::{ImportRecords, Loaded};
 
 use crate::code::interval;
 use crate::fixture;
@@ -37,7 +37,7 @@ fn scores(found: &[&str], relevant: &[String]) -> [f64; 4] {
     let ideal: f64 = (0..relevant.len().min(10)).map(gain).sum();
     let recall =
         |n: usize| found.iter().take(n).filter(|f| hit(f)).count() as f64 / relevant.len() as f64;
-    let first = found.iter().position(|f| hit(f));
+    let first = found.iter().position(hit);
     [
         dcg / ideal,
         recall(5),
@@ -237,6 +237,72 @@ fn tune(pool: &Pool, development: &[&Question]) -> Weights {
     best
 }
 
+/// How often a question is said to be decided: in the repository that answers it, and in one that does not.
+fn verdicts(pool: &Pool, questions: &[Question]) {
+    let repo = |id: &str| id.split('/').next().unwrap_or_default().to_owned();
+    let repos: Vec<String> = {
+        let mut all: Vec<String> = pool.ids.iter().map(|i| repo(i)).collect();
+        all.dedup();
+        all
+    };
+    let decided = |q: &Question, keep: &[usize]| {
+        let query = rank::query_words(&q.query);
+        let vector = pool.vectors.get(&q.query).map(Vec::as_slice);
+        let ranked = pool.loaded.rank(&query, vector, keep, &Weights::CHOSEN);
+        rank::verdict(&query, &pool.loaded.all, &ranked) != rank::Verdict::Nothing
+    };
+    let own = questions
+        .iter()
+        .filter(|q| decided(q, &pool.own(q)))
+        .count();
+    let (mut foreign, mut asked) = (0, 0);
+    for (n, q) in questions.iter().enumerate() {
+        let home: Vec<String> = q.relevant.iter().map(|r| repo(r)).collect();
+        for other in repos
+            .iter()
+            .filter(|r| !home.contains(r))
+            .skip(n % 7)
+            .step_by(7)
+        {
+            let keep: Vec<usize> = (0..pool.ids.len())
+                .filter(|i| repo(&pool.ids[*i]) == *other)
+                .collect();
+            foreign += usize::from(decided(q, &keep));
+            asked += 1;
+        }
+    }
+    println!(
+        "\nverdict \"decided\" (or replaced, rejected, ...): {own} of {} where it is; {foreign} of {asked} in repositories where it is not",
+        questions.len()
+    );
+}
+
+/// Pairs of titles of one repository that the guard against recording twice would stop.
+fn near_titles(pool: &Pool) {
+    let repo = |id: &str| id.split('/').next().unwrap_or_default().to_owned();
+    let (mut by_words, mut by_meaning, mut pairs) = (0, 0, 0);
+    for a in 0..pool.ids.len() {
+        for b in a + 1..pool.ids.len() {
+            if repo(&pool.ids[a]) != repo(&pool.ids[b]) {
+                continue;
+            }
+            pairs += 1;
+            let (words, meaning) = pool.loaded.near(a, b);
+            by_words += usize::from(words);
+            if meaning && !words {
+                by_meaning += 1;
+                if by_meaning <= 12 {
+                    let t = |i: usize| pool.loaded.all[i].record.title.as_str();
+                    println!("  near by meaning: {:?} / {:?}", t(a), t(b));
+                }
+            }
+        }
+    }
+    println!(
+        "titles that say nearly the same: {by_words} pairs by words, {by_meaning} more by meaning, of {pairs} pairs in one repository"
+    );
+}
+
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let tar = shared("adr_docs.tar.gz");
     if !tar.exists() {
@@ -258,7 +324,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let engine = fixture::engine(&dir.path().join("store"))?;
     let decisions = engine.decisions_named("pool")?;
     let t = Instant::now();
-    let report = decisions.import(&dir.path().join("adr"), false)?;
+    let report = decisions.import(&dir.path().join("adr"), ImportRecords::default())?;
     println!(
         "{} records imported, read and embedded in {:.2} s; skipped {:?}\nby format {:?}\nby status {:?}",
         report.new,
@@ -268,7 +334,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         report.statuses
     );
     let t = Instant::now();
-    let again = decisions.import(&dir.path().join("adr"), false)?;
+    let again = decisions.import(&dir.path().join("adr"), ImportRecords::default())?;
     println!(
         "again: {} new, {} changed, {:.2} s",
         again.new,
@@ -370,6 +436,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         both(&development),
         both(&held)
     );
+    verdicts(&pool, &questions);
+    near_titles(&pool);
     let t = Instant::now();
     for q in &questions {
         let _ = decisions.search(&weft_engine::decisions::DecisionQuery {

@@ -43,6 +43,7 @@ impl Engine {
                 break;
             }
         }
+        self.store.fill_file_edits()?;
         if self.embed_waiting()? {
             let stop = || late();
             let pass = self.embed_pass(EmbedOptions {

@@ -149,6 +149,8 @@ struct List {
 /// A question, looked at once.
 struct Asked {
     words: Vec<String>,
+    /// What each word says: rare ones say more. In step with `words`.
+    weights: Vec<f32>,
     /// The query in lower case without quotes.
     quotation: String,
     /// Whether finding it word for word says something: an identifier, a ticket, a message.
@@ -166,8 +168,10 @@ impl Asked {
         let odd = inner.contains(['_', ':', '.', '/', '-', '(', '#', '=', '$'])
             || inner.chars().any(|c| c.is_ascii_digit())
             || inner.chars().skip(1).any(char::is_uppercase);
+        let words = words::query_words(query);
         Self {
-            words: words::query_words(query),
+            weights: vec![1.0; words.len()],
+            words,
             specific: quotation.chars().count() >= 3
                 && (odd || quotation.split_whitespace().count() >= 3),
             quotation,
@@ -178,14 +182,28 @@ impl Asked {
         self.specific && text.to_lowercase().contains(&self.quotation)
     }
 
-    /// The share of the query's words in a text, 0..1.
-    fn covered(&self, text: &str) -> f32 {
-        if self.words.is_empty() {
-            return 0.0;
+    /// Weighs the words by how rare they are in a repository.
+    fn weigh(&mut self, repo: &CodeRepo) {
+        let Ok((all, each)) = repo.store().word_frequencies(&self.words) else {
+            return;
+        };
+        if all > 0 {
+            let rarity = |n: &u64| (1.0 + all as f32 / (1.0 + *n as f32)).ln();
+            self.weights = each.iter().map(rarity).collect();
         }
+    }
+
+    /// The weighted share of the query's words in a text, 0..1.
+    fn covered(&self, text: &str) -> f32 {
         let has = words::words(text);
-        let n = self.words.iter().filter(|w| has.contains(w)).count();
-        n as f32 / self.words.len() as f32
+        let total: f32 = self.weights.iter().sum();
+        let found = self
+            .words
+            .iter()
+            .zip(&self.weights)
+            .filter(|(w, _)| has.contains(w));
+        let share: f32 = found.map(|(_, w)| w).sum();
+        if total > 0.0 { share / total } else { 0.0 }
     }
 
     fn evidence(&self, text: &str, similarity: Option<f32>, exact: bool) -> f32 {
@@ -210,7 +228,7 @@ impl Engine {
         if q.corpora.is_empty() {
             q.corpora = Corpus::ALL.iter().map(|c| c.1).collect();
         }
-        let asked = Asked::new(&q.query);
+        let mut asked = Asked::new(&q.query);
         let here = q.folder.as_deref().and_then(repository::find);
         if !q.all_repos && q.filter.repository.is_none() {
             q.filter.repository = here.as_ref().map(|r| r.identity.clone());
@@ -222,6 +240,9 @@ impl Engine {
             || !q.filter.sessions.is_empty();
         let wants = |c: Corpus| q.corpora.contains(&c) && (c == Corpus::Spans || !only_spans);
         let repos = self.repositories_of(&q);
+        if let Some(first) = repos.first() {
+            asked.weigh(first);
+        }
         let (mut spans, mut code, mut decisions) =
             (List::default(), List::default(), List::default());
         std::thread::scope(|s| {

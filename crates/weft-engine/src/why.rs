@@ -452,16 +452,16 @@ fn evidence(
     sets: &[(Option<usize>, HashSet<String>)],
     commits: &[WhyCommit],
 ) -> (usize, String) {
-    let wrote: HashSet<String> = e
-        .edits
-        .iter()
-        .flat_map(|x| line_set(&x.added.join("\n")))
-        .collect();
-    let took: HashSet<String> = e
-        .edits
-        .iter()
-        .flat_map(|x| line_set(&x.removed.join("\n")))
-        .collect();
+    let lines = |of: fn(&weft_core::edits::Edit) -> &Vec<String>| -> HashSet<String> {
+        e.edits
+            .iter()
+            .flat_map(|x| line_set(&of(x).join("\n")))
+            .collect()
+    };
+    let (added, removed) = (lines(|x| &x.added), lines(|x| &x.removed));
+    // What a call repeats to find its place was not written by it.
+    let wrote: HashSet<String> = added.difference(&removed).cloned().collect();
+    let took: HashSet<String> = removed.difference(&added).cloned().collect();
     let in_set = |s: &HashSet<String>, lines: &HashSet<String>| {
         lines.iter().filter(|l| s.contains(*l)).count()
     };

@@ -252,6 +252,9 @@ fn backoff(base: Duration, failures: u32, max: Duration) -> Duration {
 }
 
 fn derive_loop(engine: &Engine, knobs: DeriveKnobs) {
+    if let Err(e) = engine.store.fill_file_edits() {
+        tracing::warn!(error = %e, "the files that older spans wrote are not noted yet");
+    }
     let mut swept: Option<Instant> = None;
     let mut failures = 0;
     loop {
@@ -332,6 +335,9 @@ fn embed_loop(engine: &Engine, interval: Duration) {
                 backoff(interval, failures, MAX_EMBED_BACKOFF)
             }
         };
+        if let Err(e) = engine.embed_decisions() {
+            tracing::warn!(error = %e, "decisions not embedded");
+        }
         let old = words_committed.elapsed() >= WORDS_MAX_AGE;
         match engine
             .store

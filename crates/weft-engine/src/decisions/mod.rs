@@ -30,7 +30,7 @@ pub use record::{NewDecision, Recorded, Replacement};
 pub use search::{DecisionAnswer, DecisionHit, DecisionQuery};
 pub use stale::{Change, Stale};
 pub(crate) use stale::{covers, masked, named};
-pub use transfer::{Exported, Imported};
+pub use transfer::{Exported, ImportRecords, Imported};
 pub use weft_core::decision;
 pub use weft_store::DecisionEvent;
 
@@ -137,6 +137,8 @@ pub struct Loaded {
     /// The decisions, settled; their texts are not loaded.
     pub all: Vec<Decision>,
     pub(crate) entries: Vec<DecisionEntry>,
+    /// Length of the entries' vectors; 0 = there is no model.
+    pub(crate) dimensions: usize,
 }
 
 impl Loaded {
@@ -695,7 +697,11 @@ impl<'a> Decisions<'a> {
             })
             .collect();
         link::settle(&mut all);
-        Ok(Loaded { all, entries })
+        Ok(Loaded {
+            all,
+            entries,
+            dimensions: model.map_or(0, |m| m.dimensions),
+        })
     }
 
     /// Up to date and in view.

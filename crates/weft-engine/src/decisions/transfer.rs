@@ -2,13 +2,50 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use weft_code::git::{Added, Git};
 use weft_core::decision::read::{self, MAX_BYTES};
 use weft_core::redact;
 use weft_store::{DecisionEvent, DecisionTruth};
 
-use super::{DecisionError, Decisions, Seen, decision_id, digest, folder, midnight};
+use super::{DecisionError, Decisions, HISTORY_TIME, Seen, decision_id, digest, folder, midnight};
 use crate::clock::now;
+
+/// When the files below a folder came, where it is part of a git repository; paths are from the folder.
+fn history_of(folder: &Path) -> HashMap<String, Added> {
+    let find = || {
+        let git = Git::discover(folder).ok()?;
+        let inside = folder
+            .strip_prefix(git.root()?)
+            .ok()?
+            .to_string_lossy()
+            .replace('\\', "/");
+        let head = git.head().ok()?.commit?;
+        let added = git.added(&head, &inside, Instant::now() + HISTORY_TIME);
+        let cut = if inside.is_empty() {
+            0
+        } else {
+            inside.len() + 1
+        };
+        Some(
+            added
+                .into_iter()
+                .map(|(p, a)| (p[cut..].to_owned(), a))
+                .collect(),
+        )
+    };
+    find().unwrap_or_default()
+}
+
+/// How an import goes about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImportRecords {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Replace what looks like a secret in the records that are kept.
+    pub redact: bool,
+}
 
 /// What an import did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +62,9 @@ pub struct Imported {
     pub formats: BTreeMap<&'static str, usize>,
     /// Records by status; `none` = they do not say.
     pub statuses: BTreeMap<&'static str, usize>,
-    /// Records in which a secret was replaced.
-    pub redacted: usize,
+    /// Records that hold what looks like a secret. The index never sees it; the record itself is kept as it
+    /// is unless the import was told to take it out.
+    pub with_secrets: usize,
     /// Files that are no records, with the reason.
     pub skipped: Vec<(String, String)>,
     /// The folder, where it is one of the repository and its files stay the truth.
@@ -50,7 +88,7 @@ impl Decisions<'_> {
     /// # Errors
     /// Where nothing can be read there, or the store cannot be written. A file that is no record is
     /// reported and skipped.
-    pub fn import(&self, place: &Path, dry_run: bool) -> Result<Imported, DecisionError> {
+    pub fn import(&self, place: &Path, how: ImportRecords) -> Result<Imported, DecisionError> {
         let full = place
             .canonicalize()
             .map_err(|e| DecisionError::file(place.to_string_lossy(), &e))?;
@@ -59,7 +97,7 @@ impl Decisions<'_> {
             && full.is_dir()
         {
             let inside = inside.to_string_lossy().replace('\\', "/");
-            return self.follow(&inside, dry_run);
+            return self.follow(&inside, how.dry_run);
         }
         let mut seen: Vec<Seen> = Vec::new();
         let base: PathBuf = if full.is_dir() {
@@ -85,6 +123,7 @@ impl Decisions<'_> {
         let mut out = Imported::default();
         let (mut records, mut events, mut moves) = (Vec::new(), Vec::new(), Vec::new());
         let mut taken: Vec<&str> = Vec::new();
+        let mut history: Option<HashMap<String, Added>> = None;
         for s in &seen {
             let bytes = match folder::read(&base.join(&s.path), MAX_BYTES) {
                 Ok(b) => b,
@@ -105,19 +144,20 @@ impl Decisions<'_> {
                 .entry(record.status.map_or("none", |s| s.name()))
                 .or_default() += 1;
             let text = String::from_utf8_lossy(&bytes);
-            let body = match redact::redact_lines(&text) {
-                Some(safe) => {
-                    out.redacted += 1;
-                    safe.into_bytes()
-                }
+            let safe = redact::redact_lines(&text);
+            out.with_secrets += usize::from(safe.is_some());
+            let body = match safe.filter(|_| how.redact) {
+                Some(safe) => safe.into_bytes(),
                 None => bytes,
             };
             let hash = digest(&[&body]);
-            let at = record
-                .date
-                .as_deref()
-                .and_then(midnight)
-                .unwrap_or_else(now);
+            let told = record.date.as_deref().and_then(midnight);
+            let at = told.unwrap_or_else(|| {
+                let added = history
+                    .get_or_insert_with(|| history_of(&base))
+                    .get(&s.path);
+                added.map_or_else(now, |a| a.at * 1_000_000)
+            });
             let event = |id: &str, note: &str| DecisionEvent {
                 id: id.to_owned(),
                 kind: "imported".into(),
@@ -163,7 +203,7 @@ impl Decisions<'_> {
             events.push(event(&id, ""));
             records.push(truth(id, at));
         }
-        if !dry_run {
+        if !how.dry_run {
             for (from, to) in moves {
                 self.engine.store.move_decision(ws, &from, &to)?;
             }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use weft_engine::decisions::decision::check::Rule;
 use weft_engine::decisions::decision::rank::Verdict;
 use weft_engine::decisions::decision::{Alternative, Decision, Status};
-use weft_engine::decisions::{DecisionAnswer, DecisionQuery, NewDecision, Recorded, Replacement};
+use weft_engine::decisions::{
+    DecisionAnswer, DecisionQuery, ImportRecords, NewDecision, Recorded, Replacement,
+};
 use weft_engine::{Config, DecisionError, Decisions, Engine};
 
 use crate::code::{Place, commit, git, place, write};
@@ -432,6 +434,11 @@ fn weft_store_remove(data: &Path) {
     }
 }
 
+const DRY: ImportRecords = ImportRecords {
+    dry_run: true,
+    redact: false,
+};
+
 /// M33 and M34: five formats in one folder, two of one day, numbers that repeat.
 fn mixed(dir: &Path) {
     for (path, text) in [
@@ -482,9 +489,9 @@ fn import_takes_over_every_format_and_export_gives_it_back() {
     let from = p.data.with_file_name("from");
     mixed(&from);
     let d = p.engine.decisions_named("archive").expect("workspace");
-    let dry = d.import(&from, true).expect("import");
+    let dry = d.import(&from, DRY).expect("import");
     assert_eq!((dry.new, d.current().expect("current").0.all.len()), (9, 0));
-    let r = d.import(&from, false).expect("import");
+    let r = d.import(&from, ImportRecords::default()).expect("import");
     assert_eq!((r.new, r.skipped.len()), (9, 1), "{r:?}");
     assert!(r.skipped[0].0.contains("broken"));
     for (format, n) in [
@@ -503,7 +510,7 @@ fn import_takes_over_every_format_and_export_gives_it_back() {
         loaded.find("1"),
         Err(DecisionError::Ambiguous { .. })
     ));
-    let again = d.import(&from, false).expect("import");
+    let again = d.import(&from, ImportRecords::default()).expect("import");
     assert_eq!(
         (again.new, again.changed, again.unchanged, again.renamed),
         (0, 0, 9, 0)
@@ -517,7 +524,7 @@ fn import_takes_over_every_format_and_export_gives_it_back() {
         );
     }
     let e = p.engine.decisions_named("second").expect("workspace");
-    e.import(&to, false).expect("import");
+    e.import(&to, ImportRecords::default()).expect("import");
     let back = e.current().expect("current").0;
     assert_eq!(
         back.all
@@ -537,7 +544,7 @@ fn import_takes_over_every_format_and_export_gives_it_back() {
         "log4brains/20201016-d.md",
         "# D\n\n- Status: deprecated\n- Date: 2020-10-16\n- Tags: x\n\n## Decision Outcome\n\nx\n",
     );
-    let r = d.import(&from, false).expect("import");
+    let r = d.import(&from, ImportRecords::default()).expect("import");
     assert_eq!((r.new, r.changed, r.renamed), (0, 1, 1));
     assert_eq!(status_of(&d, "20201016-d").0, Status::Deprecated);
     // A file of the same name with another text is not replaced.
@@ -565,6 +572,30 @@ fn secrets_are_taken_out_and_a_purge_removes_for_good() {
         ),
     );
     assert!(!x.record.rationale.contains(&key), "{}", x.record.rationale);
+    // An imported record stays as it is unless told otherwise, but nothing of it is ever shown or found.
+    let from = p.data.with_file_name("leaky");
+    write(&from, "1-leak.md", &format!("# Leaky\n\nUse {key}.\n"));
+    for redact in [false, true] {
+        let e = p
+            .engine
+            .decisions_named(if redact { "clean" } else { "verbatim" })
+            .expect("workspace");
+        let how = ImportRecords {
+            redact,
+            ..ImportRecords::default()
+        };
+        assert_eq!(e.import(&from, how).expect("import").with_secrets, 1);
+        let (loaded, _) = e.current().expect("current");
+        assert!(
+            !e.with_text(&loaded, 0)
+                .expect("text")
+                .record
+                .rationale
+                .contains(&key)
+        );
+        let kept = String::from_utf8(e.text_of(&loaded.all[0]).expect("record")).expect("text");
+        assert_eq!(kept.contains(&key), !redact);
+    }
     d.purge(&x.id, "ann", "leaked").expect("purged");
     assert!(d.current().expect("current").0.all.is_empty());
     assert_eq!(
@@ -618,7 +649,12 @@ fn ten_thousand_decisions_are_imported_and_searched() {
         std::fs::write(from.join(format!("{i:05}-choice.md")), text).expect("write");
     }
     let d = p.engine.decisions_named("many").expect("workspace");
-    assert_eq!(d.import(&from, false).expect("import").new, 10_000);
+    assert_eq!(
+        d.import(&from, ImportRecords::default())
+            .expect("import")
+            .new,
+        10_000
+    );
     let a = ask(&d, "thing4242");
     assert_eq!(a.searched, 10_000);
     assert!(

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use weft_engine::decisions::decision::{Status, Type};
-use weft_engine::decisions::{DecisionQuery, Loaded, Replacement};
+use weft_engine::decisions::{DecisionQuery, ImportRecords, Loaded, Replacement};
 use weft_engine::{Decisions, Engine};
 use weft_server::decision_text::{self as text, symbols_of};
 
@@ -205,6 +205,9 @@ pub(crate) struct Import {
     /// Say what would be done
     #[arg(long)]
     dry_run: bool,
+    /// Replace what looks like a secret in the records that the store keeps
+    #[arg(long)]
+    redact: bool,
     #[command(flatten)]
     place: Place,
 }
@@ -608,13 +611,17 @@ fn import(engine: &Engine, i: &Import, out: Out) -> Result<u8> {
             ));
         }
     };
+    let how = ImportRecords {
+        dry_run: i.dry_run,
+        redact: i.redact,
+    };
     let mut all = Vec::new();
     for p in &places {
-        let r = d.import(p, i.dry_run)?;
+        let r = d.import(p, how)?;
         if i.place.json {
             all.push(json!({
                 "path": p.display().to_string(), "new": r.new, "changed": r.changed, "unchanged": r.unchanged,
-                "renamed": r.renamed, "formats": r.formats, "statuses": r.statuses, "redacted": r.redacted,
+                "renamed": r.renamed, "formats": r.formats, "statuses": r.statuses, "with_secrets": r.with_secrets,
                 "skipped": text::problems(&r.skipped), "followed": r.folder,
             }));
             continue;
@@ -639,10 +646,15 @@ fn import(engine: &Engine, i: &Import, out: Out) -> Result<u8> {
             out.line(&format!("  formats: {}", count(&r.formats)))?;
             out.line(&format!("  statuses: {}", count(&r.statuses)))?;
         }
-        if r.redacted > 0 {
+        if r.with_secrets > 0 {
             out.line(&format!(
-                "  {} record(s) held a secret, which was replaced",
-                r.redacted
+                "  {} record(s) hold what looks like a secret: search and show never print it{}",
+                r.with_secrets,
+                if i.redact {
+                    ", and it was taken out"
+                } else {
+                    "; --redact takes it out of the store"
+                }
             ))?;
         }
         if let Some(f) = r.folder.filter(|_| !i.dry_run) {
