@@ -15,6 +15,8 @@ pub struct Status {
     pub raw_turns: u64,
     /// Cost of everything, US dollars.
     pub cost_usd: f64,
+    /// Decisions that are known, in how many workspaces.
+    pub decisions: (u64, usize),
     /// How much search can see.
     pub coverage: Coverage,
     /// Identity of the embedding model, or why there is none.
@@ -46,6 +48,10 @@ impl Engine {
             turns: stats.turn_count,
             raw_turns: self.store.count_turns()?,
             cost_usd: stats.total_cost,
+            decisions: (
+                self.store.count_decisions()?,
+                self.store.workspaces()?.len(),
+            ),
             coverage: self.store.coverage(model.map(|m| m.id))?,
             embedder: match self.embedder() {
                 Ok(e) => Ok(e.identity().to_owned()),

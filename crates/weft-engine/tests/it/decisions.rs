@@ -636,6 +636,30 @@ fn two_that_record_at_once_get_two_numbers() {
 }
 
 #[test]
+fn m17_cjk_is_found_and_m20_a_missing_leg_is_told() {
+    let p = place();
+    record(&at(&p), new("数据库连接池泄漏", "连接没有归还。"));
+    assert_eq!(
+        ask(&at(&p), "连接池").hits[0].decision.record.title,
+        "数据库连接池泄漏"
+    );
+    let mut config = Config {
+        search_deadline: std::time::Duration::from_millis(500),
+        ..Config::default()
+    };
+    // Nothing listens on the discard port.
+    config.embedding.provider = "ollama".into();
+    config.embedding.target = "http://127.0.0.1:9".into();
+    let engine = Engine::open(&p.data, config).expect("engine");
+    let a = ask(&engine.decisions_at(&p.root).expect("decisions"), "连接池");
+    assert!(
+        a.hits.len() == 1 && a.hits[0].similarity.is_none(),
+        "{a:#?}"
+    );
+    assert!(!a.no_vectors.is_empty());
+}
+
+#[test]
 fn ten_thousand_decisions_are_imported_and_searched() {
     let p = place();
     let from = p.data.with_file_name("many");

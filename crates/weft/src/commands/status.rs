@@ -19,6 +19,8 @@ pub(crate) fn run(settings: &Settings, out: Out, as_json: bool) -> Result<u8> {
             "turns": s.turns,
             "raw_turns": s.raw_turns,
             "cost_usd": s.cost_usd,
+            "decisions": s.decisions.0,
+            "workspaces": s.decisions.1,
             "embedding": s.embedder.as_ref().ok(),
             "embedding_error": s.embedder.as_ref().err(),
             "coverage": {"documents": c.documents, "embeddable": c.embeddable, "embedded": c.embedded,
@@ -31,6 +33,10 @@ pub(crate) fn run(settings: &Settings, out: Out, as_json: bool) -> Result<u8> {
     out.line(&format!(
         "captured   {} sessions · {} turns · ${:.4} ({} raw turns)",
         s.sessions, s.turns, s.cost_usd, s.raw_turns
+    ))?;
+    out.line(&format!(
+        "decided    {} decision(s) in {} workspace(s)",
+        s.decisions.0, s.decisions.1
     ))?;
     match &s.embedder {
         Ok(model) => out.line(&format!(
