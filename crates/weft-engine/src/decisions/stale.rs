@@ -628,27 +628,29 @@ fn newest(look: &Look<'_>, d: &Decision, base: Baseline) -> Baseline {
     let Some(told) = &d.record.reaffirmed else {
         return base;
     };
-    let Some(at) = state::date(told).and_then(|d| midnight(&d)) else {
-        return base;
-    };
-    // The day of the baseline itself: it was written with the reaffirmation, or on the same day.
-    if at <= base.at {
-        return base;
-    }
     let named = told
         .rsplit(' ')
         .next()
         .and_then(|c| look.git.commit(c))
         .map(|c| c.0.changeset);
-    let commit = named.or_else(|| {
-        look.git
-            .commit_before(&look.head, at / 1_000_000 + 86_399)
-            .ok()
-            .flatten()
-    });
+    let time = |c: &str| look.git.commit_time(c).unwrap_or(i64::MIN);
+    let commit = match named {
+        Some(c) if c == base.commit || time(&c) < time(&base.commit) => return base,
+        Some(c) => Some(c),
+        // A record that names no commit names a day: the end of it counts.
+        None => {
+            let day = state::date(told).and_then(|d| midnight(&d));
+            let Some(at) = day.filter(|at| *at > base.at) else {
+                return base;
+            };
+            look.git
+                .commit_before(&look.head, at / 1_000_000 + 86_399)
+                .ok()
+                .flatten()
+        }
+    };
     Baseline {
         commit: commit.unwrap_or_default(),
-        at,
         ..Baseline::default()
     }
 }

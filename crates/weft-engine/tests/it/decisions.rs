@@ -288,6 +288,56 @@ fn a_changed_symbol_makes_a_decision_stale_until_it_is_reaffirmed() {
 }
 
 #[test]
+fn a_reaffirmation_in_a_record_reaches_other_clones() {
+    let p = place();
+    write(
+        &p.root,
+        "doc/adr/0001-refunds.md",
+        "---\nstatus: accepted\nfiles: [src/billing/refunds.ts]\n---\n# Refunds\n\nWhole cents.\n",
+    );
+    commit(&p.root, "decide");
+    let clone = |name: &str| {
+        let folder = p.root.parent().expect("parent");
+        git(
+            folder,
+            &["clone", "-q", p.root.to_str().expect("path"), name],
+        );
+        let engine = Engine::open(
+            &p.data.with_file_name(format!("{name}-data")),
+            Config::default(),
+        )
+        .expect("engine");
+        (engine, folder.join(name))
+    };
+    write(
+        &p.root,
+        "src/billing/refunds.ts",
+        &crate::code::REFUNDS.replace("cents)", "cents * 3)"),
+    );
+    commit(&p.root, "triple");
+    let (before, there) = clone("before");
+    assert_eq!(
+        stale(&before.decisions_at(&there).expect("decisions")).len(),
+        1
+    );
+    at(&p)
+        .reaffirm("1", "ann", "still whole")
+        .expect("reaffirmed");
+    assert!(stale(&at(&p)).is_empty());
+    commit(&p.root, "reaffirm");
+    git(&there, &["pull", "-q"]);
+    assert!(stale(&before.decisions_at(&there).expect("decisions")).is_empty());
+    let (after, there) = clone("after");
+    assert!(stale(&after.decisions_at(&there).expect("decisions")).is_empty());
+    write(&there, "src/billing/refunds.ts", "export const none = 1;\n");
+    commit(&there, "drop");
+    assert_eq!(
+        stale(&after.decisions_at(&there).expect("decisions")).len(),
+        1
+    );
+}
+
+#[test]
 fn work_that_is_committed_after_the_decision_is_no_change() {
     let p = place();
     let d = at(&p);

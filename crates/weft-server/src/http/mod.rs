@@ -30,7 +30,7 @@ use weft_engine::{Engine, StoreError};
 
 use crate::metrics::{self, Surface};
 use crate::{host_of, is_local_name};
-use access::Access;
+pub(crate) use access::{Access, Scope};
 
 pub(crate) use search::search_output;
 

@@ -36,6 +36,11 @@ impl Kind {
         })
     }
 
+    /// Whether it changes something.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::Decide | Self::Reaffirm)
+    }
+
     fn members(self) -> &'static [&'static str] {
         match self {
             Self::Search => &["query", "limit", "workspace"],

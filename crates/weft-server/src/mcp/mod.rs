@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use weft_engine::{Engine, Filter, Mode, SearchError, SpanQuery};
 
 use crate::Options;
-use crate::http::search_output;
+use crate::http::{Access, Scope, search_output};
 
 /// Versions of the protocol that are spoken, newest first.
 pub(crate) const VERSIONS: [ProtocolVersion; 4] = [
@@ -241,6 +241,16 @@ impl Server {
     }
 }
 
+/// Whether a caller may write: over HTTP its token says so, over stdio it is whoever started the program.
+fn may_write(context: &RequestContext<RoleServer>) -> bool {
+    let parts = context.extensions.get::<axum::http::request::Parts>();
+    parts.is_none_or(|p| {
+        p.extensions
+            .get::<Access>()
+            .is_some_and(|a| a.scope >= Scope::Write)
+    })
+}
+
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
@@ -275,7 +285,7 @@ impl ServerHandler for Server {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if self.get_tool(&request.name).is_none() {
             return Err(ErrorData::invalid_params(
@@ -302,6 +312,12 @@ impl ServerHandler for Server {
             && let Some(kind) = decisions::Kind::of(name)
         {
             let asked = decisions::Asked::read(kind, request.arguments).map_err(invalid)?;
+            if kind.writes() && !may_write(&context) {
+                return Err(ErrorData::invalid_request(
+                    format!("{name} needs a token of scope write"),
+                    None,
+                ));
+            }
             return Ok(decisions::answer(engine, asked).await.into());
         }
         let (query, top_k) = arguments(request.arguments).map_err(invalid)?;

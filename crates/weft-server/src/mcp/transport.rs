@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Server, VERSIONS};
+use crate::http::Access;
 
 /// Largest JSON-RPC body.
 const MAX_BODY: usize = 4 << 20;
@@ -218,7 +220,7 @@ async fn handle(State(service): State<Arc<Service>>, request: Request) -> Respon
     let initialize = calls.iter().any(|c| c["method"] == "initialize");
     let mut events = String::new();
     for call in calls {
-        match one(&service, &parts.headers, call).await {
+        match one(&service, &parts, call).await {
             Ok(answer) => {
                 events.push_str("event: message\ndata: ");
                 events.push_str(&answer);
@@ -245,7 +247,7 @@ async fn handle(State(service): State<Arc<Service>>, request: Request) -> Respon
 }
 
 /// Lets the SDK answer one call; its answer as compact JSON.
-async fn one(service: &Service, headers: &HeaderMap, call: Value) -> Result<String, Response> {
+async fn one(service: &Service, from: &Parts, call: Value) -> Result<String, Response> {
     if let Some(answer) = quiet(&call) {
         return Ok(answer);
     }
@@ -264,9 +266,12 @@ async fn one(service: &Service, headers: &HeaderMap, call: Value) -> Result<Stri
         HeaderValue::from_static("application/json, text/event-stream"),
     );
     for name in [HeaderName::from_static(PROTOCOL), header::HOST] {
-        if let Some(v) = headers.get(&name) {
+        if let Some(v) = from.headers.get(&name) {
             h.insert(name, v.clone());
         }
+    }
+    if let Some(access) = from.extensions.get::<Access>() {
+        request.extensions_mut().insert(access.clone());
     }
     let response = service.handle(request).await;
     let status = response.status();

@@ -340,7 +340,7 @@ fn killed_while_indexing_it_goes_on_and_answers() {
     );
 }
 
-fn with_token(method: &str, url: &str, token: &str, body: Option<&Value>) -> Reply {
+pub(crate) fn with_token(method: &str, url: &str, token: &str, body: Option<&Value>) -> Reply {
     let bearer = format!("Bearer {token}");
     let text = body.map(Value::to_string);
     send(

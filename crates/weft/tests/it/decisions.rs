@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::code::{git, ok, run, shop, talk, write};
+use crate::code::{git, ok, run, shop, talk, with_token, write};
 use crate::support::{Home, Server, get, post, send};
 
 /// The decisions of the document of enagrams.
@@ -553,4 +553,109 @@ fn a_session_with_decisions_on_the_command_line() {
         assert_eq!(got, code, "{args:?}: {err}");
         assert!(err.contains(says), "{args:?}: {err}");
     }
+}
+
+#[test]
+fn what_a_token_may_do_with_decisions() {
+    let home = Home::new();
+    let root = shop(&home);
+    seed(&home, &root);
+    let token = |args: &[&str]| {
+        ok(&home, &root, &[&["token", "create"], args].concat())
+            .lines()
+            .last()
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
+    let (read, writes) = (token(&["--scope", "read"]), token(&["--scope", "write"]));
+    let repos: Value =
+        serde_json::from_str(&ok(&home, &root, &["code", "repos", "--json"])).unwrap();
+    let own = token(&[
+        "--scope",
+        "read",
+        "--repo",
+        repos[0]["repo_id"].as_str().unwrap(),
+    ]);
+    let other = shop_of_another_name(&home);
+    ok(
+        &home,
+        &other,
+        &["decide", "Somebody else's", "--rationale", "x"],
+    );
+    let s = Server::start_with(&home, &["api"], |c| {
+        c.current_dir(&root);
+    });
+    let at = |path: &str| format!("{}{path}", s.api);
+    let new = json!({"title": "Log as JSON", "rationale": "One shape."});
+    assert_eq!(
+        with_token("GET", &at("/v1/decisions"), &read, None).status,
+        200
+    );
+    assert_eq!(
+        with_token("POST", &at("/v1/decisions"), &read, Some(&new)).status,
+        403
+    );
+    assert_eq!(
+        with_token("POST", &at("/v1/decisions"), &writes, Some(&new)).status,
+        201
+    );
+    // A token for one repository sees its decisions and no others.
+    assert_eq!(
+        with_token("GET", &at("/v1/decisions"), &own, None).status,
+        200
+    );
+    assert_eq!(
+        with_token("GET", &at("/v1/workspaces/other/decisions"), &own, None).status,
+        404
+    );
+    assert_eq!(
+        with_token("GET", &at("/v1/workspaces/other/decisions"), &read, None).status,
+        200
+    );
+    let all = with_token(
+        "GET",
+        &at("/v1/search/all?query=somebody&all_repos=true"),
+        &own,
+        None,
+    );
+    assert_eq!(
+        (all.status, all.json()["in"].clone()),
+        (200, json!(["code", "decisions"]))
+    );
+    assert!(!all.body.contains("Somebody"), "{}", all.body);
+    // MCP writes need the scope as well.
+    let call = |token: &str| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "decide", "arguments": {"title": "Trace every request", "rationale": "x"}}});
+        let bearer = format!("Bearer {token}");
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("authorization", bearer.as_str()),
+        ];
+        send(
+            "POST",
+            &at("/mcp/decisions"),
+            &headers,
+            Some(body.to_string().as_bytes()),
+        )
+        .body
+    };
+    assert!(
+        call(&read).contains("needs a token of scope write"),
+        "{}",
+        call(&read)
+    );
+    let done = call(&writes);
+    assert!(done.contains("recorded"), "{done}");
+}
+
+fn shop_of_another_name(home: &Home) -> std::path::PathBuf {
+    let root = home.path().join("other");
+    std::fs::create_dir(&root).unwrap();
+    git(&root, &["init", "-q", "-b", "main"]);
+    write(&root, "a.ts", "export const somebody = 1;\n");
+    git(&root, &["add", "-A"]);
+    git(&root, &["commit", "-q", "-m", "other"]);
+    root
 }
