@@ -9,7 +9,7 @@ use weft_engine::everything::{AllAnswer, AllHit, Found};
 use weft_engine::show::{Shown, Source};
 use weft_engine::why::{Why, resume_command};
 
-use crate::code_text::safe;
+use crate::code_text::{printable, safe};
 use crate::decision_text;
 
 /// Code points of what a hit shows of its text.
@@ -261,18 +261,6 @@ pub fn search(query: &str, a: &AllAnswer, shape: AllShape) -> String {
     render(shown, snippets)
 }
 
-fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' && c != '\t' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
 fn source_text(s: &Source) -> String {
     let mut out = match s.symbol.as_str() {
         "" => format!("{}  lines 1-{}\n", safe(&s.path), s.end_line),
@@ -285,7 +273,7 @@ fn source_text(s: &Source) -> String {
         ),
     };
     for (i, l) in s.text.lines().take(SOURCE_LINES).enumerate() {
-        out.push_str(&format!("{:>5}  {}\n", s.line as usize + i, clean(l)));
+        out.push_str(&format!("{:>5}  {}\n", s.line as usize + i, printable(l)));
     }
     let total = s.text.lines().count();
     if total > SOURCE_LINES {
@@ -346,14 +334,17 @@ pub fn shown(s: &Shown) -> String {
                     ("tools", &h.document.tool_text),
                 ] {
                     if !text.is_empty() {
-                        out.push_str(&format!("\n{sign} {who}: {}", clean(&cut_chars(text, max))));
+                        out.push_str(&format!(
+                            "\n{sign} {who}: {}",
+                            printable(&cut_chars(text, max))
+                        ));
                     }
                 }
             }
             if around.is_empty() {
                 for (name, payload) in [("input", &span.input), ("output", &span.output)] {
                     if let Some(p) = payload {
-                        out.push_str(&format!("\n{name}: {}", clean(&cut_chars(p, 4_000))));
+                        out.push_str(&format!("\n{name}: {}", printable(&cut_chars(p, 4_000))));
                     }
                 }
             }

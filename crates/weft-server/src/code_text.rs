@@ -26,6 +26,14 @@ pub(crate) fn safe(text: &str) -> String {
         .collect()
 }
 
+/// Text of several lines: control characters would let stored text drive the terminal.
+pub fn printable(text: &str) -> String {
+    let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    text.chars()
+        .map(|c| if shown(c) { c } else { '\u{fffd}' })
+        .collect()
+}
+
 fn tags(h: &CodeHit) -> String {
     let mut out = String::new();
     if let Some(d) = &h.draft {

@@ -9,7 +9,7 @@ use weft_engine::decisions::decision::rank::Verdict;
 use weft_engine::decisions::decision::{Alternative, Decision, Status, Type};
 use weft_engine::decisions::{DecisionAnswer, DecisionHit, Loaded, NewDecision, Recorded, Stale};
 
-use crate::code_text::safe;
+use crate::code_text::{printable, safe};
 
 /// Members of a new decision.
 pub const FIELDS: [&str; 13] = [
@@ -268,19 +268,7 @@ pub fn full(d: &Decision, symbols: &[String], stale: Option<&Stale>, loaded: &Lo
     if let Some(s) = stale {
         fact("stale", safe(&s.text()));
     }
-    let text: String = d
-        .record
-        .rationale
-        .chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' && c != '\t' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect();
-    format!("{out}\n{}", text.trim_end())
+    format!("{out}\n{}", printable(&d.record.rationale).trim_end())
 }
 
 fn strings(v: &Value, name: &str) -> Result<Vec<String>, String> {

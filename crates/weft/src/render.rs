@@ -5,6 +5,8 @@ use weft_core::project::cut_chars;
 use weft_core::time::format_micros;
 use weft_engine::{Answer, Coverage, Hit, SessionFull, SpanHit};
 
+use weft_server::code_text::printable;
+
 use crate::out::Out;
 
 /// Code points of a hit's prompt on its first line.
@@ -17,34 +19,21 @@ fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Control characters would let stored text drive the terminal.
-fn safe(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' && c != '\t' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
 /// The snippet with the query's words marked.
 fn marked(out: Out, hit: &Hit) -> String {
     if !out.color {
-        return safe(&hit.snippet);
+        return printable(&hit.snippet);
     }
     let (mut text, mut at) = (String::new(), 0);
     for &(from, to) in &hit.marks {
         if from < at || to > hit.snippet.len() {
             continue;
         }
-        text.push_str(&safe(&hit.snippet[at..from]));
-        text.push_str(&out.style("1;33", &safe(&hit.snippet[from..to])));
+        text.push_str(&printable(&hit.snippet[at..from]));
+        text.push_str(&out.style("1;33", &printable(&hit.snippet[from..to])));
         at = to;
     }
-    text.push_str(&safe(&hit.snippet[at..]));
+    text.push_str(&printable(&hit.snippet[at..]));
     text
 }
 
@@ -73,7 +62,7 @@ pub(crate) fn hit(out: Out, rank: usize, h: &Hit) -> String {
     let prompt = if h.user_prompt.trim().is_empty() {
         "(no prompt)".to_owned()
     } else {
-        safe(&cut_chars(&flat(&h.user_prompt), PROMPT_CHARS))
+        printable(&cut_chars(&flat(&h.user_prompt), PROMPT_CHARS))
     };
     let mut facts = vec![h.agent.clone()];
     if !h.repository.is_empty() {
@@ -131,7 +120,7 @@ fn around(out: Out, s: &SpanHit, is_hit: bool) -> String {
             } else {
                 AROUND_CHARS
             };
-            let words = safe(&cut_chars(&flat(words), limit));
+            let words = printable(&cut_chars(&flat(words), limit));
             text.push_str(&format!("  {sign} {} {words}\n", out.dim(who)));
         }
     }
@@ -182,7 +171,7 @@ pub(crate) fn session_line(out: Out, s: &SessionFull) -> String {
         cut_chars(&r.key.harness_id, 7),
         s.rollup.turn_count,
         cut_chars(last_part(&r.repository), 15),
-        safe(&flat(&title)),
+        printable(&flat(&title)),
     );
     match out.width {
         Some(w) => cut_chars(&line, w.max(40) - 1),

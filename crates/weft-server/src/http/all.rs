@@ -13,18 +13,6 @@ use crate::all_text::{self, AllShape};
 /// Tokens of an answer, unless asked for otherwise.
 pub(crate) const BUDGET: usize = 4_000;
 
-fn number(p: &Params, name: &str, default: usize, max: usize) -> Result<usize, ApiError> {
-    let bad = || ApiError::bad(format!("{name} must be between 1 and {max}"));
-    match p.get(name) {
-        None => Ok(default),
-        Some(v) => v
-            .parse()
-            .ok()
-            .filter(|n| (1..=max).contains(n))
-            .ok_or_else(bad),
-    }
-}
-
 fn time(p: &Params, name: &str) -> Result<Option<i64>, ApiError> {
     let bad = || {
         ApiError::bad(format!(
@@ -54,9 +42,9 @@ pub(crate) async fn search(
         // Conversations belong to no repository surely.
         corpora.retain(|c| *c != Corpus::Spans);
     }
-    let limit = number(&p, "limit", 10, MAX_LIMIT)?;
+    let limit = p.number("limit", 10, MAX_LIMIT)?;
     let shape = AllShape {
-        budget: number(&p, "budget", BUDGET, 1_000_000)?,
+        budget: p.number("budget", BUDGET, 1_000_000)?,
         json: true,
         explain: matches!(p.get("explain"), Some("true" | "1")),
         now: now(),

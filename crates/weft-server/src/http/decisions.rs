@@ -86,18 +86,6 @@ pub(crate) struct Place {
     id: Option<String>,
 }
 
-fn limit(p: &Params, default: usize, max: usize) -> Result<usize, ApiError> {
-    let bad = || ApiError::bad(format!("limit must be between 1 and {max}"));
-    match p.get("limit") {
-        None => Ok(default),
-        Some(l) => l
-            .parse()
-            .ok()
-            .filter(|n| (1..=max).contains(n))
-            .ok_or_else(bad),
-    }
-}
-
 fn kind(p: &Params) -> Result<Option<Type>, ApiError> {
     let given = p.get("type").or_else(|| p.get("decision_type"));
     given
@@ -128,7 +116,7 @@ pub(crate) async fn search(
     }
     let q = DecisionQuery {
         query,
-        limit: limit(&p, 10, MAX_LIMIT)?,
+        limit: p.number("limit", 10, MAX_LIMIT)?,
         kind: kind(&p)?,
         status: status(&p)?,
         file: p.get("file").map(str::to_owned),
@@ -148,7 +136,7 @@ pub(crate) async fn list(
     Path(place): Path<Place>,
     p: Params,
 ) -> Result<Json<Value>, ApiError> {
-    let (limit, kind, status) = (limit(&p, 50, MAX_LIMIT)?, kind(&p)?, status(&p)?);
+    let (limit, kind, status) = (p.number("limit", 50, MAX_LIMIT)?, kind(&p)?, status(&p)?);
     let only_stale = match p.get("stale") {
         None | Some("false") => false,
         Some("true") => true,

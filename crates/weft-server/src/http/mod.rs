@@ -391,6 +391,19 @@ impl Params {
             .filter(|v| !v.is_empty())
     }
 
+    /// A number from 1 to `max`; `default` where it is absent.
+    pub(crate) fn number(&self, name: &str, default: usize, max: usize) -> Result<usize, ApiError> {
+        let bad = || ApiError::bad(format!("{name} must be between 1 and {max}"));
+        match self.get(name) {
+            None => Ok(default),
+            Some(v) => v
+                .parse()
+                .ok()
+                .filter(|n| (1..=max).contains(n))
+                .ok_or_else(bad),
+        }
+    }
+
     /// All values of a repeated parameter.
     pub(crate) fn all(&self, name: &str) -> Vec<String> {
         self.0

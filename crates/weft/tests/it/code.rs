@@ -1,6 +1,5 @@
 //! Code search from the command line, over HTTP and over MCP.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weft_core::code::tokens;
 
-use crate::support::{Home, Reply, Server, get, post, send};
+use crate::support::{Home, Reply, Server, get, post, send, talk};
 
 pub(crate) fn git(dir: &Path, args: &[&str]) {
     let out = Command::new("git")
@@ -565,29 +564,6 @@ fn a_server_keeps_the_index_fresh_by_itself() {
             (w["behind"] == json!(false) && w["files"] == json!(3 + i)).then_some(())
         });
     }
-}
-
-/// Says some lines to `weft mcp` in a folder; what it answers to those that want an answer.
-pub(crate) fn talk(home: &Home, root: &Path, profile: &str, lines: &[Value]) -> Vec<Value> {
-    let mut child = home
-        .command(&["mcp", "--profile", profile])
-        .current_dir(root)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut answers = Vec::new();
-    for l in lines {
-        writeln!(stdin, "{l}").unwrap();
-        if l.get("id").is_some() {
-            answers.push(serde_json::from_str::<Value>(&out.next().unwrap().unwrap()).unwrap());
-        }
-    }
-    drop(stdin);
-    assert!(child.wait().unwrap().success());
-    answers
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::code::{git, ok, run, shop, talk, with_token, write};
-use crate::support::{Home, Server, get, post, send};
+use crate::code::{git, ok, run, shop, with_token, write};
+use crate::support::{Home, Server, get, post, send, talk};
 
 /// The decisions of the document of enagrams.
 fn seed(home: &Home, root: &std::path::Path) {

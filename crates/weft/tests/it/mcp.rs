@@ -1,11 +1,10 @@
 //! MCP over HTTP and over stdio.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::support::{Home, Reply, Server, get, post, send, turn};
+use crate::support::{Home, Reply, Server, get, post, send, talk, turn};
 
 const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
 
@@ -242,26 +241,7 @@ fn the_search_tool_over_http() {
 fn the_search_tool_over_stdio_and_m23_clients_that_vanish() {
     let (home, s) = filled();
     drop(s);
-    let talk = |lines: &[Value]| {
-        let mut child = home
-            .command(&["mcp", "--profile", "spans"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut answers = Vec::new();
-        for l in lines {
-            writeln!(stdin, "{l}").unwrap();
-            if l.get("id").is_some() {
-                answers.push(serde_json::from_str::<Value>(&out.next().unwrap().unwrap()).unwrap());
-            }
-        }
-        drop(stdin);
-        assert!(child.wait().unwrap().success());
-        answers
-    };
+    let talk = |lines: &[Value]| talk(&home, home.path(), "spans", lines);
     let hello = call(
         1,
         "initialize",

@@ -1,6 +1,6 @@
 //! Running the program in a home of its own, and talking to its servers.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -294,4 +294,27 @@ pub(crate) fn quoted(text: &str) -> String {
             }
         })
         .collect()
+}
+
+/// Says some lines to `weft mcp` in a folder; what it answers to those that want an answer.
+pub(crate) fn talk(home: &Home, root: &Path, profile: &str, lines: &[Value]) -> Vec<Value> {
+    let mut child = home
+        .command(&["mcp", "--profile", profile])
+        .current_dir(root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answers = Vec::new();
+    for l in lines {
+        writeln!(stdin, "{l}").unwrap();
+        if l.get("id").is_some() {
+            answers.push(serde_json::from_str::<Value>(&out.next().unwrap().unwrap()).unwrap());
+        }
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    answers
 }
