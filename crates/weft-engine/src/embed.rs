@@ -177,7 +177,7 @@ impl Pass<'_> {
 }
 
 impl Engine {
-    /// One pass over every document that the current model has not settled.
+    /// One pass over every document that the current model has not settled, and over what decisions say.
     ///
     /// # Errors
     /// Where every further text would fail as well; single texts are counted instead.
@@ -260,6 +260,7 @@ impl Engine {
             }
         }
         self.store.pack_vectors(&model)?;
+        self.embed_decisions()?;
         Ok(pass.report)
     }
 }

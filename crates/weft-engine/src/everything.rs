@@ -548,8 +548,7 @@ impl Engine {
                 }
             };
             if !a.no_vectors.is_empty() {
-                out.notes
-                    .push(format!("vectors did not take part: {}", a.no_vectors));
+                out.notes.push(format!("vectors: {}", a.no_vectors));
             }
             if !a.sync.problems.is_empty() {
                 out.notes.push(format!(

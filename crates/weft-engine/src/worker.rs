@@ -335,9 +335,6 @@ fn embed_loop(engine: &Engine, interval: Duration) {
                 backoff(interval, failures, MAX_EMBED_BACKOFF)
             }
         };
-        if let Err(e) = engine.embed_decisions() {
-            tracing::warn!(error = %e, "decisions not embedded");
-        }
         let old = words_committed.elapsed() >= WORDS_MAX_AGE;
         match engine
             .store

@@ -12,7 +12,7 @@ use weft_engine::decisions::{DecisionAnswer, DecisionHit, Loaded, NewDecision, R
 use crate::code_text::{printable, safe};
 
 /// Members of a new decision.
-pub const FIELDS: [&str; 13] = [
+pub const FIELDS: [&str; 11] = [
     "title",
     "rationale",
     "type",
@@ -24,8 +24,6 @@ pub const FIELDS: [&str; 13] = [
     "by",
     "accept",
     "force",
-    "source",
-    "workspace",
 ];
 
 /// Four digits, as scores are shown.
@@ -221,10 +219,7 @@ pub fn search_text(a: &DecisionAnswer) -> String {
         out.push_str(&hit_line(h, &a.loaded));
     }
     if !a.no_vectors.is_empty() {
-        out.push_str(&format!(
-            "\nnote: searched by words only: {}",
-            safe(&a.no_vectors)
-        ));
+        out.push_str(&format!("\nnote: vectors: {}", safe(&a.no_vectors)));
     }
     for (p, r) in a.sync.problems.iter().take(5) {
         out.push_str(&format!("\nnote: {} cannot be read: {}", safe(p), safe(r)));

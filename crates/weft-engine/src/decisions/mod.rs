@@ -407,12 +407,10 @@ impl<'a> Decisions<'a> {
             }
             other => other?,
         }
-        if report.read > 0 || self.engine.embedder().is_ok_and(|e| e.is_local()) {
-            match self.engine.embedder() {
-                Ok(e) if e.is_local() => match self.engine.embed_decisions() {
-                    Err(e) if !e.is_write_only() => return Err(e.into()),
-                    _ => {}
-                },
+        // A provider of another process is asked by the embed worker only.
+        if self.engine.embedder().is_ok_and(|e| e.is_local()) {
+            match self.engine.embed_decisions() {
+                Err(e) if !e.is_write_only() => return Err(e.into()),
                 _ => {}
             }
         }

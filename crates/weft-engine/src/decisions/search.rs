@@ -87,7 +87,7 @@ pub struct DecisionAnswer {
     pub hits: Vec<DecisionHit>,
     /// Decisions that were searched.
     pub searched: usize,
-    /// Why vectors did not take part; "" = they did.
+    /// Why vectors did not take part, or not for all; "" = they did.
     pub no_vectors: String,
     /// What the look at the records found.
     pub sync: DecisionSync,
@@ -135,11 +135,18 @@ impl Decisions<'_> {
         } else {
             Vec::new()
         };
-        let (vector, no_vectors) = self.vector(&query, q.vectors);
+        let (vector, mut no_vectors) = self.vector(&query, q.vectors);
         let keep: Vec<usize> = (0..loaded.all.len())
             .filter(|i| passes(q, &loaded.all[*i]))
             .collect();
         let mut ranked = loaded.rank(&words, vector.as_deref(), &keep, &Weights::CHOSEN);
+        let missing = keep
+            .iter()
+            .filter(|i| loaded.entries[**i].vectors.is_empty())
+            .count();
+        if missing > 0 && no_vectors.is_empty() {
+            no_vectors = format!("{missing} of {} decisions have no vector yet", keep.len());
+        }
         // Something is always nearest; what shares no word and is not near either is no answer.
         ranked.retain(|r| r.covered > 0.0 || r.similarity >= UNRELATED);
         let verdict = rank::verdict(&words, &loaded.all, &ranked);

@@ -243,6 +243,17 @@ fn body(bytes: &Bytes) -> Result<Map<String, Value>, ApiError> {
     }
 }
 
+/// Refuses members that nothing would be done with.
+fn known(o: &Map<String, Value>, names: &[&str]) -> Result<(), ApiError> {
+    match o.keys().find(|k| !names.contains(&k.as_str())) {
+        Some(k) => Err(ApiError::bad(format!(
+            "unknown field {k:?}; the fields are {}",
+            names.join(", ")
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn answer(r: &Recorded, workspace: &str) -> Response {
     let status = match r {
         Recorded::New(_) => StatusCode::CREATED,
@@ -275,7 +286,10 @@ pub(crate) async fn supersede(
 ) -> Result<Response, ApiError> {
     let o = body(&bytes)?;
     let with = match (o.get("by").and_then(Value::as_str), o.contains_key("title")) {
-        (Some(by), false) => Replacement::Existing(by.to_owned()),
+        (Some(by), false) => {
+            known(&o, &["by", "made_by"])?;
+            Replacement::Existing(by.to_owned())
+        }
         (_, true) => Replacement::New(decision_text::new_decision(&o).map_err(ApiError::bad)?),
         _ => {
             return Err(ApiError::bad(
@@ -304,6 +318,7 @@ pub(crate) async fn reaffirm(
     bytes: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let o = body(&bytes)?;
+    known(&o, &["made_by", "note"])?;
     let text = |n: &str| {
         o.get(n)
             .and_then(Value::as_str)

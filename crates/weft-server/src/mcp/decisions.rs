@@ -41,14 +41,15 @@ impl Kind {
         matches!(self, Self::Decide | Self::Reaffirm)
     }
 
-    fn members(self) -> &'static [&'static str] {
-        match self {
-            Self::Search => &["query", "limit", "workspace"],
+    fn members(self) -> Vec<&'static str> {
+        let own: &[&str] = match self {
+            Self::Search => &["query", "limit"],
             Self::Decide => &decision_text::FIELDS,
-            Self::Stale => &["workspace"],
-            Self::Reaffirm => &["id", "note", "made_by", "workspace"],
-            Self::ForFile => &["path", "workspace"],
-        }
+            Self::Stale => &[],
+            Self::Reaffirm => &["id", "note", "made_by"],
+            Self::ForFile => &["path"],
+        };
+        [own, &["workspace"]].concat()
     }
 }
 
@@ -97,7 +98,6 @@ pub(super) fn tools(search_name: &'static str) -> Vec<Tool> {
                     "by": {"type": "string", "description": "The same as made_by"},
                     "accept": {"type": "boolean", "description": "It was agreed on; the rationale says by whom"},
                     "force": {"type": "boolean", "description": "Record it although one like it is there"},
-                    "source": {"type": "string", "description": "Where it comes from; kept for other clients"},
                 }),
                 &["title", "rationale"],
             ),
