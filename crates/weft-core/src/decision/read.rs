@@ -335,7 +335,7 @@ pub fn read(path: &str, bytes: &[u8]) -> Result<Record, RecordError> {
     }
     r.files.truncate(MAX_ITEMS);
     let named_so = slug.to_ascii_lowercase().ends_with("template");
-    if (is_placeholder(&title) || named_so) && r.status.is_none() {
+    if named_so || (is_placeholder(&title) && r.status.is_none()) {
         return Err(RecordError::Template);
     }
     r.format = format(path, slug, ascii_doc, tags, text, &r);

@@ -80,7 +80,9 @@ pub(super) fn find(root: &Path, named: Vec<String>) -> Vec<String> {
         add(f);
     }
     for f in NAMES {
-        add(f);
+        if holds_records(root, f) {
+            add(f);
+        }
     }
     // Two spellings of one folder, on a file system that does not tell them apart.
     let mut places = Vec::new();
@@ -99,6 +101,22 @@ pub(super) fn find(root: &Path, named: Vec<String>) -> Vec<String> {
     out
 }
 
+/// Whether a folder that only its name speaks for holds records, or nothing yet: source code may be in a
+/// folder of that name, too.
+fn holds_records(root: &Path, folder: &str) -> bool {
+    let mut records = Vec::new();
+    walk(root, folder, 0, &mut records);
+    let others = || {
+        let entries = std::fs::read_dir(root.join(folder))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut names = entries.filter_map(|e| e.file_name().into_string().ok());
+        names.any(|n| !n.starts_with('.') && !is_record_name(&n))
+    };
+    !records.is_empty() || !others()
+}
+
 /// Whether a file may be a record by its name.
 pub(super) fn is_record_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
@@ -106,10 +124,7 @@ pub(super) fn is_record_name(name: &str) -> bool {
         return false;
     };
     matches!(ext, "md" | "markdown" | "adoc" | "asciidoc")
-        && !matches!(
-            stem,
-            "summary" | "changelog" | "contributing" | "template" | "adr-template" | "_template"
-        )
+        && !matches!(stem, "summary" | "changelog" | "contributing")
         && !stem.starts_with('.')
 }
 
@@ -156,7 +171,7 @@ fn walk(root: &Path, folder: &str, depth: usize, out: &mut Vec<Seen>) {
         } else {
             format!("{folder}/{name}")
         };
-        if (is_index_name(name) && !alone) || name.to_ascii_lowercase().contains("template.") {
+        if is_index_name(name) && !alone {
             continue;
         }
         if let Ok(meta) = root.join(&path).symlink_metadata() {

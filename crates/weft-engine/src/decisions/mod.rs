@@ -546,6 +546,8 @@ impl<'a> Decisions<'a> {
                     here.insert(s.path);
                     read.push((row, record));
                 }
+                // A template is no fault; an import names it.
+                Err(read::RecordError::Template) => {}
                 Err(e) => {
                     report.problems.push((s.path.clone(), e.to_string()));
                     // What was read before holds until the file can be read again.

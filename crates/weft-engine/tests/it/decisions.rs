@@ -368,6 +368,16 @@ fn a_folder_of_the_repository_is_the_truth() {
     commit(&p.root, "adr");
     let d = at(&p);
     assert_eq!(d.folders, ["doc/adr"]);
+    // Source code in a folder of such a name is no decision.
+    write(&p.root, "decisions/engine.py", "x = 1\n");
+    write(
+        &p.root,
+        "doc/adr/template.md",
+        "# NUMBER. TITLE\n\n## Status\n\nSTATUS\n",
+    );
+    let d = at(&p);
+    assert_eq!(d.folders, ["doc/adr"]);
+    assert!(d.current().expect("current").1.problems.is_empty());
     let sqlite = record(
         &d,
         NewDecision {
@@ -542,8 +552,11 @@ fn import_takes_over_every_format_and_export_gives_it_back() {
     let dry = d.import(&from, DRY).expect("import");
     assert_eq!((dry.new, d.current().expect("current").0.all.len()), (9, 0));
     let r = d.import(&from, ImportRecords::default()).expect("import");
-    assert_eq!((r.new, r.skipped.len()), (9, 1), "{r:?}");
-    assert!(r.skipped[0].0.contains("broken"));
+    assert_eq!((r.new, r.skipped.len()), (9, 2), "{r:?}");
+    assert!(
+        r.skipped[0].1.contains("untouched template") && r.skipped[1].0.contains("broken"),
+        "{r:?}"
+    );
     for (format, n) in [
         ("adr-tools", 2),
         ("madr-4", 1),
