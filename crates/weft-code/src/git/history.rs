@@ -175,7 +175,10 @@ impl Git {
         let Ok(mut at) = self.id(head) else {
             return out;
         };
-        let tree = |at| self.chain(at, folder, None).and_then(|c| c.last().copied());
+        let tree = |at| match folder {
+            "" => self.commit_parts(at).map(|p| p.0),
+            _ => self.chain(at, folder, None).and_then(|c| c.last().copied()),
+        };
         let mut now = tree(at);
         for _ in 0..MAX_COMMITS {
             let parent = self.commit_parts(at).and_then(|p| p.1.first().copied());

@@ -285,16 +285,14 @@ pub fn read(path: &str, bytes: &[u8]) -> Result<Record, RecordError> {
             match e.key.as_str() {
                 "title" => title = raw,
                 "status" | "state" => {
-                    let value = unquoted(&text[e.value.clone()]);
-                    let lead = text[e.value.clone()].find(&value).unwrap_or(0);
-                    let start = e.value.start + lead;
-                    set_status(
-                        text,
-                        start,
-                        &text[start..start + value.len()],
-                        Place::Front,
-                        &mut r,
-                    );
+                    let written = &text[e.value.clone()];
+                    let value = unquoted(written);
+                    // With escapes in it, a value does not stand in the text as it is meant.
+                    let (from, value) = match written.find(&value) {
+                        Some(lead) => (e.value.start + lead, value.as_str()),
+                        None => (e.value.start, written),
+                    };
+                    set_status(text, from, value, Place::Front, &mut r);
                     r.place.get_or_insert(Place::Front(e.value.clone()));
                 }
                 key => {

@@ -219,7 +219,7 @@ pub fn date(text: &str) -> Option<String> {
                 return Some(found);
             }
         }
-        if w.len() == 8 && number(&w[..4]).is_some() && w.bytes().all(|b| b.is_ascii_digit()) {
+        if w.len() == 8 && w.bytes().all(|b| b.is_ascii_digit()) {
             let part = |r: std::ops::Range<usize>| w[r].parse().unwrap_or(0);
             if let Some(found) = write(part(0..4), part(4..6), part(6..8)) {
                 return Some(found);

@@ -157,7 +157,10 @@ pub(crate) fn without_number(title: &str) -> (Option<u32>, &str) {
         || (after.starts_with(' ')
             && (named || after.trim_start().starts_with(['-', '–', '—', ':'])));
     // `3.0 is …` and `2 phases …` are titles.
-    if !(1..=5).contains(&digits) || !sep || after[1..].starts_with(|c: char| c.is_ascii_digit()) {
+    if !(1..=5).contains(&digits)
+        || !sep
+        || after.chars().nth(1).is_some_and(|c| c.is_ascii_digit())
+    {
         return (None, title.trim());
     }
     let name = after

@@ -159,3 +159,95 @@ fn no_text_makes_it_stumble() {
         }
     }
 }
+
+/// A small generator, so that a failure can be had again.
+fn next(seed: &mut u64, n: usize) -> usize {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    (*seed % n as u64) as usize
+}
+
+#[test]
+fn torn_and_mixed_records_make_nothing_stumble() {
+    use super::super::{Status, edit, state};
+    const PIECES: [&str; 40] = [
+        "–",
+        "—",
+        "é",
+        "日本",
+        "語ab",
+        "|",
+        "[",
+        "](",
+        ")",
+        "---\n",
+        "\n",
+        "\n\n",
+        "# ",
+        "## Status\n",
+        "status: ",
+        "\"",
+        "\\\"",
+        "superseded by ",
+        "20201031",
+        "2020-13-45",
+        "Date: ",
+        "| Status | ",
+        "* Status: ",
+        "**",
+        "`",
+        "12. ",
+        "ADR-0012",
+        "\r\n",
+        "## Considered Options\n",
+        "* ",
+        "### ",
+        "Chosen option: \"",
+        "accepted",
+        "✅ ",
+        "⌛️",
+        "= ",
+        "<!--",
+        "```",
+        "files: [a, ",
+        "\u{feff}",
+    ];
+    let samples = [
+        "# 3. X\n\nDate: 2020-01-31\n\n## Status\n\nAccepted\n\nSupersedes [2. Y](0002-y.md)\n\n## Context\n\nz\n",
+        "---\nstatus: \"accepted\"\ndate: 2024-02-01\nfiles: [a.rs, b.rs]\n---\n# T\n\n## Considered Options\n\n* A\n* B\n",
+        "# T\n\n| Status | Approved |\n| Date | 1 May 2020 |\n\n## What\n\nx\n",
+    ];
+    let mut seed = 0x9E37_79B9_7F4A_7C15;
+    for round in 0..6_000 {
+        let mut text: Vec<char> = samples[round % samples.len()].chars().collect();
+        for _ in 0..1 + next(&mut seed, 6) {
+            let at = next(&mut seed, text.len() + 1);
+            if next(&mut seed, 3) == 0 {
+                let to = (at + next(&mut seed, 12)).min(text.len());
+                text.drain(at..to);
+            } else {
+                let piece = PIECES[next(&mut seed, PIECES.len())];
+                text.splice(at..at, piece.chars());
+            }
+        }
+        let text: String = text.into_iter().collect();
+        let path = ["d/0001-é.md", "d/20201031–x.adoc", "ADR-é/README.md"][next(&mut seed, 3)];
+        let _ = state::date(&text);
+        let _ = without_number(&text);
+        let Ok(r) = read(path, text.as_bytes()) else {
+            continue;
+        };
+        let by = Some(("0012-ü.md", "12. Ü"));
+        for new in [
+            edit::set_status(&text, &r, Status::Superseded, by),
+            edit::set_status(&text, &r, Status::Deprecated, None),
+            edit::add_supersedes(&text, &r, "b.md", "B"),
+            edit::reaffirm(&text, &r, "2026-01-01").unwrap_or_default(),
+        ] {
+            let _ = read(path, new.as_bytes());
+        }
+        let _ = super::super::rank::pack(&r);
+        let _ = super::super::rank::pieces(&r);
+    }
+}
