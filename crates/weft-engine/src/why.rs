@@ -440,7 +440,14 @@ fn commit(s: Step) -> WhyCommit {
 
 /// Whether a call was made in this repository.
 fn belongs(e: &FileEdit, session: &SessionRow, repo: &CodeRepo, identity: &str) -> bool {
-    let under = |root: &Path| Path::new(&e.path).starts_with(root);
+    let path = Path::new(&e.path);
+    // Where the file still is tells more than where the agent ran.
+    if path.is_absolute()
+        && let Some(there) = path.parent().and_then(repository::find)
+    {
+        return there.identity == identity;
+    }
+    let under = |root: &Path| path.starts_with(root);
     (!identity.is_empty() && session.repository == identity)
         || repo.root.as_deref().is_some_and(under)
 }

@@ -244,7 +244,10 @@ pub fn search(query: &str, a: &AllAnswer, shape: AllShape) -> String {
         }
         if a.hits.is_empty() {
             let names: Vec<&str> = a.asked.iter().map(|c| c.name()).collect();
-            lines.push(format!("nothing found in {}", names.join(", ")));
+            lines.push(match names.as_slice() {
+                [] => "nothing was asked".to_owned(),
+                names => format!("nothing found in {}", names.join(", ")),
+            });
         } else if shown < a.hits.len() {
             lines.push(format!(
                 "{} more hits do not fit the budget of {} tokens",

@@ -440,20 +440,24 @@ fn why_names_commits_calls_and_decisions_across_renames() {
 
 #[test]
 fn calls_of_other_repositories_are_not_evidence() {
-    let p = place();
-    let other = place();
-    let input = json!({"file_path": other.root.join("src/cart/coupons.ts"), "old_string": "x",
-        "new_string": "export function applyCoupon(code: string): void {}"});
-    let q = Place {
-        root: other.root.clone(),
-        ..p
+    let (p, other) = (place(), place());
+    let written = |root: &std::path::Path| {
+        json!({"file_path": root.join("src/cart/coupons.ts"), "old_string": "x",
+            "new_string": "export function applyCoupon(code: string): void {}"})
     };
-    edit(&q, "s9", "z", "write it elsewhere", "Edit", input);
-    settle(&q);
-    let here = place();
-    let w = q
-        .engine
-        .why("src/cart/coupons.ts", &here.root, WhyOptions::default())
-        .expect("why");
-    assert!(w.spans.is_empty(), "{:#?}", w.spans);
+    // The agent ran here and wrote there.
+    edit(
+        &p,
+        "s9",
+        "z",
+        "write it elsewhere",
+        "Edit",
+        written(&other.root),
+    );
+    settle(&p);
+    let spans = || why(&p, "src/cart/coupons.ts").spans.len();
+    assert_eq!(spans(), 0);
+    edit(&p, "s9", "y", "write it here", "Edit", written(&p.root));
+    settle(&p);
+    assert_eq!(spans(), 1);
 }
