@@ -396,8 +396,9 @@ fn last_of(all: &[Decision], d: &Decision) -> Option<String> {
     Some(now.clone())
 }
 
-/// Puts every superseded hit behind what holds in its place, which is brought in where it is no hit itself.
-pub fn with_successors(all: &[Decision], ranked: &mut Vec<Ranked>) {
+/// Puts every superseded hit behind what holds in its place, which is brought in from the whole ranking where
+/// it is no hit itself.
+pub fn with_successors(all: &[Decision], ranked: &mut Vec<Ranked>, whole: &[Ranked]) {
     let at: HashMap<&str, usize> = all
         .iter()
         .enumerate()
@@ -413,7 +414,7 @@ pub fn with_successors(all: &[Decision], ranked: &mut Vec<Ranked>) {
         if let Some(new) = successor(r.at)
             && !out.iter().any(|o| o.at == new)
         {
-            let own = ranked.iter().find(|o| o.at == new).copied();
+            let own = whole.iter().find(|o| o.at == new).copied();
             out.push(own.unwrap_or(Ranked {
                 at: new,
                 score: r.score,

@@ -160,7 +160,8 @@ fn ranking_verdict_and_the_order_of_replaced_ones() {
         let query = rank::query_words(q);
         let mut r = rank::rank(&query, &views, &[None, None, None], &Weights::CHOSEN);
         let v = rank::verdict(&query, &all, &r);
-        rank::with_successors(&all, &mut r);
+        let whole = r.clone();
+        rank::with_successors(&all, &mut r, &whole);
         (v, r.iter().map(|x| x.at).collect::<Vec<_>>())
     };
     assert_eq!(

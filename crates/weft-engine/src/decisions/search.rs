@@ -147,11 +147,12 @@ impl Decisions<'_> {
         if missing > 0 && no_vectors.is_empty() {
             no_vectors = format!("{missing} of {} decisions have no vector yet", keep.len());
         }
+        let whole = ranked.clone();
         // Something is always nearest; what shares no word and is not near either is no answer.
         ranked.retain(|r| r.covered > 0.0 || r.similarity >= UNRELATED);
         let verdict = rank::verdict(&words, &loaded.all, &ranked);
         ranked.truncate(q.limit);
-        rank::with_successors(&loaded.all, &mut ranked);
+        rank::with_successors(&loaded.all, &mut ranked, &whole);
         let places: Vec<usize> = ranked.iter().map(|r| r.at).collect();
         let stale = self.stale(&loaded, &places)?;
         let mut hits = Vec::with_capacity(ranked.len());
