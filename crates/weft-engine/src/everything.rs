@@ -503,16 +503,11 @@ impl Engine {
                     s.changeset.chars().take(12).collect::<String>()
                 ),
                 repository: name.to_owned(),
-                at: Some(s.at * 1_000_000),
+                at: Some(s.at_micros()),
                 why: vec!["exact".into()],
                 exact: true,
                 evidence: 2.0,
-                found: Found::Commit(Box::new(HitStitch {
-                    at: weft_core::time::format_micros(s.at * 1_000_000),
-                    changeset: s.changeset,
-                    intent: s.intent,
-                    author: s.author,
-                })),
+                found: Found::Commit(Box::new(s.into())),
             });
         }
     }

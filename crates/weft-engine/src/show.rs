@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use weft_code::extract::{self, Decoded};
+use weft_code::extract;
 use weft_code::git::Stitch;
 use weft_core::code::{Kind, Symbol};
 use weft_core::decision::Decision;
 use weft_store::{SessionFull, SpanHit, SpanRow, StoreError};
 
-use crate::code::open_no_follow;
+use crate::code::text_at;
 use crate::decisions::{DecisionError, Loaded, Stale};
 use crate::{CodeError, CodeRepo, Engine};
 
@@ -168,16 +168,7 @@ pub(crate) fn from_top(repo: &CodeRepo, folder: &Path, path: &str) -> Option<Str
 
 /// The text of a file on disk.
 pub(crate) fn text_on_disk(repo: &CodeRepo, path: &str) -> Option<String> {
-    use std::io::Read as _;
-    let file = open_no_follow(&repo.root.as_deref()?.join(path)).ok()?;
-    let mut out = Vec::new();
-    file.take(weft_code::walk::MAX_FILE_BYTES)
-        .read_to_end(&mut out)
-        .ok()?;
-    match extract::decode(&out) {
-        Decoded::Text(t) => Some(t.into_owned()),
-        _ => None,
-    }
+    text_at(&repo.root.as_deref()?.join(path))
 }
 
 /// The symbol that a name or a line means: the innermost one at the line.

@@ -5,13 +5,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weft_code::extract::{self, Decoded};
+use weft_code::extract;
 use weft_code::git::{Git, Step};
 use weft_core::code::Kind;
 use weft_core::decision::Decision;
 use weft_core::time::Micros;
 use weft_store::{FileEdit, SessionRow};
 
+use crate::code::decoded;
 use crate::decisions::{Stale, covers, masked, named};
 use crate::show::{ShowError, Source, choose, from_top, source, split_target, text_on_disk};
 use crate::{CodeError, CodeRepo, Engine, repository};
@@ -118,13 +119,6 @@ fn line_set(text: &str) -> HashSet<String> {
         .filter(says)
         .map(str::to_owned)
         .collect()
-}
-
-fn decoded(bytes: &[u8]) -> Option<String> {
-    match extract::decode(bytes) {
-        Decoded::Text(t) => Some(t.into_owned()),
-        _ => None,
-    }
 }
 
 /// The command that opens a session again.
@@ -430,10 +424,10 @@ impl Engine {
 
 fn commit(s: Step) -> WhyCommit {
     WhyCommit {
+        at: s.stitch.at_micros(),
         id: s.stitch.changeset,
         subject: s.stitch.intent,
         author: s.stitch.author,
-        at: s.stitch.at * 1_000_000,
         path: s.path,
     }
 }

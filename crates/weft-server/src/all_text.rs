@@ -298,7 +298,7 @@ pub fn shown(s: &Shown) -> String {
         Shown::Commit(c, files) => format!(
             "commit {}\n{}  by {}\n{}\n{}",
             c.changeset,
-            day(c.at * 1_000_000),
+            day(c.at_micros()),
             safe(&c.author),
             safe(&c.intent),
             files
@@ -394,7 +394,7 @@ pub fn shown_json(s: &Shown) -> Value {
         )),
         Shown::Commit(c, files) => json!({
             "commit": c.changeset, "subject": c.intent, "author": c.author,
-            "at": format_micros(c.at * 1_000_000), "files": files,
+            "at": format_micros(c.at_micros()), "files": files,
         }),
         Shown::Session(full) => json!({"session": crate::wire::session((**full).clone())}),
         Shown::Span {

@@ -41,6 +41,13 @@ pub struct Added {
     pub at: i64,
 }
 
+impl Added {
+    /// Author's date, microseconds since 1970.
+    pub fn at_micros(&self) -> i64 {
+        self.at.saturating_mul(1_000_000)
+    }
+}
+
 /// What of a file's bytes (and its path) a walk looks at; `None` = it is not there.
 pub type Print<'a> = &'a mut dyn FnMut(&[u8], &str) -> Option<Vec<u8>>;
 

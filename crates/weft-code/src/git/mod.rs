@@ -84,6 +84,13 @@ pub struct Stitch {
     pub at: i64,
 }
 
+impl Stitch {
+    /// Author's date, microseconds since 1970; dates come from strangers and may be any number.
+    pub fn at_micros(&self) -> i64 {
+        self.at.saturating_mul(1_000_000)
+    }
+}
+
 /// How a search for the last change ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastChange {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft_code::git::Stitch;
 use weft_core::code::Kind;
 
 use super::index::CodeSync;
@@ -96,6 +97,17 @@ pub struct HitStitch {
     pub author: String,
     /// RFC 3339, UTC.
     pub at: String,
+}
+
+impl From<Stitch> for HitStitch {
+    fn from(s: Stitch) -> Self {
+        Self {
+            at: weft_core::time::format_micros(s.at_micros()),
+            changeset: s.changeset,
+            intent: s.intent,
+            author: s.author,
+        }
+    }
 }
 
 /// One found symbol.

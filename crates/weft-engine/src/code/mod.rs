@@ -25,7 +25,7 @@ use crate::{Engine, now, repository};
 pub use answer::{CodeAnswer, CodeHit, CodeQuery, Draft, DraftState, FindAnswer, HitStitch};
 pub use drafts::DraftRow;
 pub use index::{CodeSync, SyncOptions};
-pub(crate) use read::open_no_follow;
+pub(crate) use read::{decoded, open_no_follow, read_file, text_at};
 pub use search::{CodeCandidate, FIELDS};
 pub use status::{Purged, WorkstreamStatus};
 pub use weft_code::Language;

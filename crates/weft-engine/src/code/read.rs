@@ -74,12 +74,31 @@ pub(super) fn order_jobs(jobs: &mut [Job], first: &[String]) {
     });
 }
 
-pub(super) fn read_file(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
+pub(crate) fn read_file(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
     use std::io::Read as _;
     let file = open_no_follow(path)?;
     let mut out = Vec::new();
     file.take(max + 1).read_to_end(&mut out)?;
     Ok(out)
+}
+
+/// Bytes as text; `None` = they are none that a person wrote.
+pub(crate) fn decoded(bytes: &[u8]) -> Option<String> {
+    match extract::decode(bytes) {
+        Decoded::Text(t) => Some(t.into_owned()),
+        _ => None,
+    }
+}
+
+/// The text of a file on disk, as far as files are read.
+pub(crate) fn text_at(path: &Path) -> Option<String> {
+    use std::io::Read as _;
+    let mut out = Vec::new();
+    let file = open_no_follow(path).ok()?;
+    file.take(weft_code::walk::MAX_FILE_BYTES)
+        .read_to_end(&mut out)
+        .ok()?;
+    decoded(&out)
 }
 
 /// Opens a regular file; a symbolic link that took its place since the walk is not followed.

@@ -549,27 +549,15 @@ impl Engine {
         file: &FileVersion,
         on_disk: bool,
     ) -> Option<String> {
-        let bytes = if on_disk {
+        if on_disk {
             let root = scope_root
                 .map(std::path::PathBuf::from)
                 .or_else(|| repo.root.clone())?;
-            use std::io::Read as _;
-            let mut out = Vec::new();
-            let opened = super::open_no_follow(&root.join(&file.path)).ok()?;
-            opened
-                .take(weft_code::walk::MAX_FILE_BYTES)
-                .read_to_end(&mut out)
-                .ok()?;
-            out
-        } else {
-            let mut blob = [0; 20];
-            blob.copy_from_slice(file.blob.get(..20)?);
-            git.blob(&blob, weft_code::walk::MAX_FILE_BYTES)?
-        };
-        match weft_code::extract::decode(&bytes) {
-            weft_code::extract::Decoded::Text(t) => Some(t.into_owned()),
-            _ => None,
+            return super::text_at(&root.join(&file.path));
         }
+        let mut blob = [0; 20];
+        blob.copy_from_slice(file.blob.get(..20)?);
+        super::decoded(&git.blob(&blob, weft_code::walk::MAX_FILE_BYTES)?)
     }
 
     fn snippet(

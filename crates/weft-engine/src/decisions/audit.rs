@@ -21,17 +21,28 @@ impl Decisions<'_> {
     /// Decisions that govern a file: those that are linked to it first, then those whose text names it; what
     /// is in force before what is not. A file that was moved is still governed by what named it before.
     pub fn for_file(&self, loaded: &Loaded, path: &str) -> Vec<usize> {
-        let moved = self.moved_links(loaded, path);
-        let mut out: Vec<usize> = (0..loaded.all.len())
-            .filter(|i| moved.contains(i) || governs(&loaded.all[*i], path))
-            .collect();
-        let order = |d: &Decision| {
-            let in_force = matches!(d.status, Status::Accepted | Status::Proposed);
-            let linked = !mentions(d, path) || d.record.files.iter().any(|l| covers(l, path));
-            (!in_force, !linked, std::cmp::Reverse(d.created_at))
+        self.for_files(loaded, &[path]).pop().unwrap_or_default()
+    }
+
+    /// As [`Self::for_file`], for many files with one look at the repository.
+    pub fn for_files<S: AsRef<str>>(&self, loaded: &Loaded, paths: &[S]) -> Vec<Vec<usize>> {
+        let moved = self.moved_links(loaded);
+        let of = |path: &str| {
+            let mut out: Vec<usize> = (0..loaded.all.len())
+                .filter(|i| {
+                    moved.iter().any(|(m, to)| m == i && to == path)
+                        || governs(&loaded.all[*i], path)
+                })
+                .collect();
+            let order = |d: &Decision| {
+                let in_force = matches!(d.status, Status::Accepted | Status::Proposed);
+                let linked = !mentions(d, path) || d.record.files.iter().any(|l| covers(l, path));
+                (!in_force, !linked, std::cmp::Reverse(d.created_at))
+            };
+            out.sort_by_key(|i| order(&loaded.all[*i]));
+            out
         };
-        out.sort_by_key(|i| order(&loaded.all[*i]));
-        out
+        paths.iter().map(|p| of(p.as_ref())).collect()
     }
 
     /// Whether a decision only names a path in its text.

@@ -1,6 +1,5 @@
 //! Folders of records in a checkout: which they are, and what is in them.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use super::Seen;
@@ -199,12 +198,9 @@ fn walk(root: &Path, folder: &str, depth: usize, out: &mut Vec<Seen>) {
     }
 }
 
-/// Reads a file of at most `max` bytes; links are not followed.
+/// Reads a file; one that is longer than `max` bytes gives one byte more. Links are not followed.
 pub(super) fn read(path: &Path, max: usize) -> std::io::Result<Vec<u8>> {
-    let file = code::open_no_follow(path)?;
-    let mut out = Vec::new();
-    file.take(max as u64 + 1).read_to_end(&mut out)?;
-    Ok(out)
+    code::read_file(path, max as u64)
 }
 
 /// Writes a file whole or not at all, durably. `new`: a file that is there already is not replaced.

@@ -630,7 +630,7 @@ impl<'a> Decisions<'a> {
                 None
             };
             row.created_at = told
-                .or_else(|| added.as_ref().map(|a| a.at * 1_000_000))
+                .or_else(|| added.as_ref().map(Added::at_micros))
                 .unwrap_or(row.modified_ns / 1_000);
             row.id = decision_id(
                 row.created_at,

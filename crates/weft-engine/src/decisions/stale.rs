@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
-use weft_code::extract::{self, Decoded};
+use weft_code::extract;
 use weft_code::git::{Added, BlobId, Git, LastChange, hash_blob};
 use weft_core::code::{Kind, Symbol};
 use weft_core::decision::{Decision, Record, Status, state};
@@ -19,7 +19,7 @@ use weft_core::hash::{hex, sha256_hex};
 
 use super::{DecisionError, Decisions, Loaded, folder, midnight};
 use crate::clock::now;
-use crate::code::HitStitch;
+use crate::code::{HitStitch, decoded};
 
 /// Time for naming the commits that changed something, over one answer.
 const NAMING_TIME: Duration = Duration::from_millis(1_500);
@@ -161,13 +161,6 @@ pub(crate) fn named<'a>(all: &'a [Symbol], name: &str) -> Option<&'a Symbol> {
         })
 }
 
-fn decoded(bytes: &[u8]) -> Option<String> {
-    match extract::decode(bytes) {
-        Decoded::Text(t) => Some(t.into_owned()),
-        _ => None,
-    }
-}
-
 /// How one text became the other: `None` = only by white space and new names; else the symbols that
 /// changed.
 fn differ(path: &str, old: &str, new: &str) -> Option<Vec<String>> {
@@ -282,20 +275,20 @@ impl Look<'_> {
             .git
             .last_change(&self.head, path, None, self.deadline, same)
         {
-            Ok(LastChange::Found(s)) => Some(HitStitch {
-                at: weft_core::time::format_micros(s.at * 1_000_000),
-                changeset: s.changeset,
-                intent: s.intent,
-                author: s.author,
-            }),
+            Ok(LastChange::Found(s)) => Some(s.into()),
             _ => None,
         }
     }
 
-    fn file(&self, path: &str, base: &Baseline) -> Option<Change> {
+    /// What a file was: as it stood on disk, and as the commit has it.
+    fn then(&self, path: &str, base: &Baseline) -> Vec<BlobId> {
         let told = base.files.get(path).and_then(|h| blob_of(h));
         let committed = self.git.blob_at(&base.commit, path);
-        let then: Vec<BlobId> = told.into_iter().chain(committed).collect();
+        told.into_iter().chain(committed).collect()
+    }
+
+    fn file(&self, path: &str, base: &Baseline) -> Option<Change> {
+        let then = self.then(path, base);
         // A file that a decision brought about was not there then.
         if then.is_empty() {
             return None;
@@ -479,7 +472,7 @@ impl Decisions<'_> {
         match added {
             Some(a) => serde_json::to_string(&Baseline {
                 commit: a.commit.clone(),
-                at: a.at * 1_000_000,
+                at: a.at_micros(),
                 ..Baseline::default()
             })
             .unwrap_or_default(),
@@ -502,39 +495,30 @@ impl Decisions<'_> {
             .collect())
     }
 
-    /// Decisions that are linked to a file which is gone and was moved to `path` since, by place.
-    pub(super) fn moved_links(&self, loaded: &Loaded, path: &str) -> Vec<usize> {
+    /// Decisions that are linked to a file which is gone and was moved, by place, with where it is now.
+    pub(super) fn moved_links(&self, loaded: &Loaded) -> Vec<(usize, String)> {
         let Some(look) = self.look().ok().flatten() else {
             return Vec::new();
         };
-        let gone = |file: &str| {
+        let gone = |file: &&str| {
             !is_glob(file) && !file.ends_with('/') && look.git.blob_at(&look.head, file).is_none()
         };
-        let led_here = |d: &Decision| {
-            let base = look.bases.get(&d.id).cloned().unwrap_or_default();
-            d.record
-                .files
-                .iter()
-                .map(|l| target(l).0)
-                .filter(|f| gone(f))
-                .take(MAX_CHANGES)
-                .any(|f| {
-                    let then: Vec<BlobId> = base
-                        .files
-                        .get(f)
-                        .and_then(|h| blob_of(h))
-                        .into_iter()
-                        .chain(look.git.blob_at(&base.commit, f))
-                        .collect();
-                    !then.is_empty()
-                        && look
-                            .moved(f, &then, &base.commit)
-                            .is_some_and(|(to, _)| to == path)
-                })
-        };
-        (0..loaded.all.len())
-            .filter(|i| led_here(&loaded.all[*i]))
-            .collect()
+        let mut out = Vec::new();
+        for (i, d) in loaded.all.iter().enumerate() {
+            let Some(base) = look.bases.get(&d.id) else {
+                continue;
+            };
+            let files = d.record.files.iter().map(|l| target(l).0);
+            for f in files.filter(gone).take(MAX_CHANGES) {
+                let then = look.then(f, base);
+                if !then.is_empty()
+                    && let Some((to, _)) = look.moved(f, &then, &base.commit)
+                {
+                    out.push((i, to));
+                }
+            }
+        }
+        out
     }
 
     /// The repository as it is checked out, and the baselines of all decisions by id; `None` where there

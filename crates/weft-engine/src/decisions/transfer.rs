@@ -156,7 +156,7 @@ impl Decisions<'_> {
                 let added = history
                     .get_or_insert_with(|| history_of(&base))
                     .get(&s.path);
-                added.map_or_else(now, |a| a.at * 1_000_000)
+                added.map_or_else(now, Added::at_micros)
             });
             let event = |id: &str, note: &str| DecisionEvent {
                 id: id.to_owned(),

@@ -29,14 +29,7 @@ pub(crate) async fn search(
     Extension(access): Extension<Access>,
     p: Params,
 ) -> Result<Json<Value>, ApiError> {
-    let query = p
-        .get("query")
-        .or_else(|| p.get("q"))
-        .unwrap_or_default()
-        .to_owned();
-    if query.trim().is_empty() {
-        return Err(ApiError::bad("query is required"));
-    }
+    let query = p.query()?;
     let mut corpora = Corpus::parse_list(&p.all("in").join(",")).map_err(ApiError::bad)?;
     if access.is_narrow() {
         // Conversations belong to no repository surely.

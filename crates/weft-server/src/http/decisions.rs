@@ -106,14 +106,7 @@ pub(crate) async fn search(
     Path(place): Path<Place>,
     p: Params,
 ) -> Result<Json<Value>, ApiError> {
-    let query = p
-        .get("query")
-        .or_else(|| p.get("q"))
-        .unwrap_or_default()
-        .to_owned();
-    if query.trim().is_empty() {
-        return Err(ApiError::bad("query is required"));
-    }
+    let query = p.query()?;
     let q = DecisionQuery {
         query,
         limit: p.number("limit", 10, MAX_LIMIT)?,

@@ -391,6 +391,14 @@ impl Params {
             .filter(|v| !v.is_empty())
     }
 
+    /// What is asked: `query`, or `q`.
+    pub(crate) fn query(&self) -> Result<String, ApiError> {
+        match self.get("query").or_else(|| self.get("q")) {
+            Some(q) if !q.trim().is_empty() => Ok(q.to_owned()),
+            _ => Err(ApiError::bad("query is required")),
+        }
+    }
+
     /// A number from 1 to `max`; `default` where it is absent.
     pub(crate) fn number(&self, name: &str, default: usize, max: usize) -> Result<usize, ApiError> {
         let bad = || ApiError::bad(format!("{name} must be between 1 and {max}"));

@@ -517,11 +517,12 @@ fn set_status(engine: &Engine, c: &Change, status: Status, out: Out) -> Result<u
 fn govern(d: &Decisions<'_>, paths: &[String], as_json: bool, out: Out) -> Result<u8> {
     let (loaded, sync) = d.current()?;
     let mut all: Vec<Value> = Vec::new();
-    let mut governed = 0;
-    for p in paths {
-        let places = d.for_file(&loaded, p);
-        governed += places.len();
-        let stale = d.stale(&loaded, &places)?;
+    let governing = d.for_files(&loaded, paths);
+    let mut every = governing.concat();
+    every.sort_unstable();
+    every.dedup();
+    let stale = d.stale(&loaded, &every)?;
+    for (p, places) in paths.iter().zip(&governing) {
         if as_json {
             let found: Vec<Value> = places
                 .iter()
@@ -540,7 +541,7 @@ fn govern(d: &Decisions<'_>, paths: &[String], as_json: bool, out: Out) -> Resul
             continue;
         }
         out.line(&out.bold(p))?;
-        for i in &places {
+        for i in places {
             let x = &loaded.all[*i];
             let how = if d.only_mentions(x, p) {
                 "  [names it]"
@@ -559,7 +560,7 @@ fn govern(d: &Decisions<'_>, paths: &[String], as_json: bool, out: Out) -> Resul
             ))?;
         }
     }
-    if governed == 0 && paths.len() > 1 && !as_json {
+    if every.is_empty() && paths.len() > 1 && !as_json {
         out.line(&format!(
             "no decision governs any of these {} files ({} looked at)",
             paths.len(),
