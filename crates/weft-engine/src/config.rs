@@ -5,8 +5,10 @@ use std::time::Duration;
 use weft_embed::EmbedConfig;
 
 /// What the engine is told.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Config {
+    /// Address of the shared store, as libpq takes it; "" = the embedded one. May hold a password.
+    pub postgres_dsn: String,
     /// Provider of vectors.
     pub embedding: EmbedConfig,
     /// Largest text that is embedded, bytes; negative = no limit, 0 = the default.
@@ -21,9 +23,19 @@ pub struct Config {
     pub code_threads: usize,
 }
 
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("postgres_dsn", &weft_store::redacted(&self.postgres_dsn))
+            .field("embedding", &self.embedding)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
+            postgres_dsn: String::new(),
             embedding: EmbedConfig::default(),
             max_text_bytes: 0,
             batch_size: 0,

@@ -16,8 +16,10 @@ use weft_store::{SessionKey, StoreError, StoredTurn, TurnIndex};
 use crate::clock::now;
 use crate::{Engine, documents};
 
-/// Most sessions that one look at the queue takes.
+/// Most sessions that one look at the queue derives.
 const PAGE: usize = 50;
+/// Sessions that are taken at once: the rest is for other workers.
+const CLAIM: usize = 8;
 
 /// What happened to one session.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,19 +216,27 @@ impl Engine {
     /// Where the queue itself cannot be read.
     pub fn derive_queued(&self, debounce: Micros, max_lag: Micros) -> Result<usize, StoreError> {
         let at = now();
-        let mut done = 0;
-        for entry in self
-            .store
-            .derive_candidates(at - debounce, at - max_lag, PAGE)?
-        {
-            match self.derive_session(&entry.key) {
-                Ok(_) => {
-                    self.store.dequeue(&entry)?;
-                    done += 1;
-                }
-                Err(e) => {
-                    tracing::warn!(error = %e, harness = %entry.key.harness_id, session = %entry.key.harness_session_id, "session stays queued");
-                    self.store.put_back(&entry, now())?;
+        let (mut done, mut taken) = (0, 0);
+        let mut renewal = None;
+        while taken < PAGE {
+            let claimed =
+                self.store
+                    .claim_derivations(at - debounce, at - max_lag, CLAIM, &self.lease())?;
+            if claimed.is_empty() {
+                break;
+            }
+            renewal.get_or_insert_with(|| self.keep_leases());
+            taken += claimed.len();
+            for entry in claimed {
+                match self.derive_session(&entry.key) {
+                    Ok(_) => {
+                        self.store.dequeue(&entry)?;
+                        done += 1;
+                    }
+                    Err(e) => {
+                        tracing::warn!(error = %e, harness = %entry.key.harness_id, session = %entry.key.harness_session_id, "session stays queued");
+                        self.store.put_back(&entry, now())?;
+                    }
                 }
             }
         }

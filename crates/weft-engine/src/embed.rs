@@ -12,6 +12,10 @@ const PAGE: usize = 100;
 /// Documents of a page with the builtin model, which costs less than the commit.
 const LOCAL_PAGE: usize = 2_000;
 
+/// Texts that are embedded by another process between two commits: what a killed worker has paid for
+/// in vain, at most.
+const PAID: usize = 8;
+
 /// Reason under which a text without a readable word is remembered.
 const NO_WORDS: &str = "no_words";
 
@@ -65,6 +69,14 @@ enum Outcome {
     Failed(FailureRow),
     /// Nothing to remember; the next pass tries again.
     Later,
+}
+
+/// What waits to be stored.
+#[derive(Default)]
+struct Results {
+    vectors: Vec<StoredVectors>,
+    failures: Vec<FailureRow>,
+    settled: Vec<i64>,
 }
 
 struct Pass<'a> {
@@ -208,53 +220,64 @@ impl Engine {
             },
         };
         let (mut after, mut settled_total) = (0, 0);
+        let mut renewal = None;
         loop {
             if options.stop.is_some_and(|stop| stop()) {
                 break;
             }
-            let pending = self.store.pending_texts(&model, after, page)?;
-            let Some(last) = pending.last() else { break };
-            after = last.id;
-            let (mut vectors, mut failures, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+            let (pending, last) = self.store.claim_texts(&model, after, page, &self.lease())?;
+            let Some(last) = last else { break };
+            after = last;
+            renewal.get_or_insert_with(|| self.keep_leases());
+            let mut results = Results::default();
             let mut in_page = std::collections::HashSet::new();
             for p in &pending {
                 if p.has_vectors || in_page.contains(&p.hash) {
                     pass.report.up_to_date += 1;
-                    settled.push(p.id);
+                    results.settled.push(p.id);
                     continue;
                 }
                 if p.has_failed {
                     pass.report.poisoned += 1;
-                    settled.push(p.id);
+                    results.settled.push(p.id);
                     continue;
                 }
-                match pass.one(p)? {
-                    Outcome::Vectors(chunks) => {
+                match pass.one(p) {
+                    Ok(Outcome::Vectors(chunks)) => {
                         pass.report.embedded += 1;
                         pass.report.chunk_rows += chunks.len() as u64;
                         pass.report.chunked += u64::from(chunks.len() > 1);
-                        settled.push(p.id);
+                        results.settled.push(p.id);
                         in_page.insert(p.hash);
-                        vectors.push(StoredVectors {
+                        results.vectors.push(StoredVectors {
                             hash: p.hash,
                             chunks,
                         });
                     }
-                    Outcome::Failed(f) => {
+                    Ok(Outcome::Failed(f)) => {
                         if f.reason == NO_WORDS {
                             pass.report.empty += 1;
                         } else {
                             pass.report.failed += 1;
                         }
-                        settled.push(p.id);
-                        failures.push(f);
+                        results.settled.push(p.id);
+                        results.failures.push(f);
                     }
-                    Outcome::Later => pass.report.failed += 1,
+                    Ok(Outcome::Later) => pass.report.failed += 1,
+                    Err(e) => {
+                        // What was paid for is kept.
+                        self.settle(&model, &mut results)?;
+                        return Err(e);
+                    }
+                }
+                if !embedder.is_local() && results.vectors.len() >= PAID {
+                    settled_total += self.settle(&model, &mut results)?;
+                    if let Some(progress) = options.progress.as_mut() {
+                        progress(settled_total);
+                    }
                 }
             }
-            settled_total += settled.len() as u64;
-            self.store
-                .store_vectors(&model, vectors, failures, settled, now())?;
+            settled_total += self.settle(&model, &mut results)?;
             if let Some(progress) = options.progress.as_mut() {
                 progress(settled_total);
             }
@@ -262,5 +285,20 @@ impl Engine {
         self.store.pack_vectors(&model)?;
         self.embed_decisions()?;
         Ok(pass.report)
+    }
+
+    /// Stores what a pass has so far; returns the number of documents that it settles.
+    fn settle(&self, model: &ModelInfo, results: &mut Results) -> Result<u64, StoreError> {
+        let Results {
+            vectors,
+            failures,
+            settled,
+        } = std::mem::take(results);
+        let n = settled.len() as u64;
+        if n > 0 {
+            self.store
+                .store_vectors(model, vectors, failures, settled, now())?;
+        }
+        Ok(n)
     }
 }

@@ -14,6 +14,7 @@ mod embed;
 pub mod everything;
 mod import;
 mod ingest;
+mod lease;
 mod search;
 pub mod show;
 mod status;
@@ -52,7 +53,9 @@ pub use weft_store::{
 pub struct Engine {
     /// This engine, for threads that outlive a call.
     me: Weak<Self>,
-    store: Arc<Store>,
+    store: Arc<dyn Store>,
+    /// Under this name work of a shared store is taken.
+    owner: String,
     embedder: Result<Arc<Embedder>, String>,
     config: Config,
     wake: worker::Wake,
@@ -65,15 +68,16 @@ impl Engine {
     /// needs it says why it is missing.
     ///
     /// # Errors
-    /// As [`Store::open`].
+    /// As [`weft_store::open`].
     pub fn open(data_dir: &Path, config: Config) -> Result<Arc<Self>, StoreError> {
-        let store = Store::open(data_dir)?;
+        let store = weft_store::open(data_dir, &config.postgres_dsn)?;
         let embedder = Embedder::new(&config.embedding)
             .map(Arc::new)
             .map_err(|e| e.to_string());
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
             store,
+            owner: format!("{}-{}", std::process::id(), clock::new_id()),
             embedder,
             config,
             wake: worker::Wake::default(),
@@ -83,8 +87,8 @@ impl Engine {
     }
 
     /// The store: reads that need no more than a query go to it directly.
-    pub fn store(&self) -> &Store {
-        &self.store
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
     /// The embedder, or why there is none.

@@ -1,6 +1,6 @@
 //! What there is, how fresh it is, and whether it is whole.
 
-use weft_store::{Coverage, DoctorReport, Store, StoreError};
+use weft_store::{Coverage, DoctorReport, SqliteStore, StoreError};
 
 use crate::{Engine, Progress};
 
@@ -81,6 +81,6 @@ impl Engine {
     /// # Errors
     /// Where a file cannot be removed.
     pub fn remove_index(data_dir: &std::path::Path) -> Result<(), StoreError> {
-        Store::remove_index(data_dir)
+        SqliteStore::remove_index(data_dir)
     }
 }

@@ -16,6 +16,9 @@ const MAX_DERIVE_BACKOFF: Duration = Duration::from_secs(30);
 /// A tail of the keyword index older than this is committed however small it is.
 const WORDS_MAX_AGE: Duration = Duration::from_secs(60);
 
+/// Time between two looks at the change feed of a shared store.
+const FOLLOW: Duration = Duration::from_secs(2);
+
 /// Lets one part of the process tell a worker that there is something to do.
 #[derive(Debug, Default)]
 pub struct Wake {
@@ -229,6 +232,14 @@ impl Workers {
         self.spawn("weft-embed", move |e| embed_loop(e, interval));
     }
 
+    /// Starts following the change feed of a shared store, so that searches by words in this process
+    /// find what other processes derive. Nothing to do for the embedded store.
+    pub fn follow_words(&mut self) {
+        if self.engine.store.is_shared() {
+            self.spawn("weft-words", words_loop);
+        }
+    }
+
     /// Ends the workers; a pass in flight finishes its page.
     pub fn stop(self) {
         self.engine.wake.set(|f| f.stop = true);
@@ -297,6 +308,23 @@ fn derive_loop(engine: &Engine, knobs: DeriveKnobs) {
         // A turn that has just come in is derived after its debounce, not after a whole poll.
         let pause = pause.min(knobs.debounce.max(Duration::from_millis(200)));
         if engine.wake.wait(pause, |_| false) {
+            return;
+        }
+    }
+}
+
+fn words_loop(engine: &Engine) {
+    let mut failed = false;
+    loop {
+        match engine.store.index_words(WORDS_AT_LEAST) {
+            Ok(_) => failed = false,
+            Err(e) if failed => tracing::debug!(error = %e, "change feed not followed"),
+            Err(e) => {
+                failed = true;
+                tracing::warn!(error = %e, "change feed not followed; trying again");
+            }
+        }
+        if engine.wake.wait(FOLLOW, |_| false) {
             return;
         }
     }

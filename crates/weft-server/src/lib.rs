@@ -92,6 +92,16 @@ pub async fn serve_worker(
         .await
 }
 
+/// Serves liveness of a worker whose database is not connected yet, until `stop`.
+///
+/// # Errors
+/// Where accepting connections fails.
+pub async fn serve_starting(listener: TcpListener, stop: CancellationToken) -> std::io::Result<()> {
+    axum::serve(listener, http::starting())
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
+}
+
 fn guard(listener: &TcpListener, options: &Options) -> std::io::Result<http::Guard> {
     let address = listener.local_addr()?;
     if !is_loopback(&address) && options.token.is_none() && !http::has_tokens(&options.engine) {

@@ -223,7 +223,7 @@ impl Segment {
             rows,
             mean: Vec::new(),
         };
-        s.mean = crate::models::from_blob(&s.map[s.mean_at()..s.scales_at()]);
+        s.mean = crate::sqlite::models::from_blob(&s.map[s.mean_at()..s.scales_at()]);
         Ok(s)
     }
 

@@ -3,12 +3,9 @@
 //! **Invariant.** A record that was stored is never lost: a change writes the new body and an event in
 //! one transaction, and only a purge removes one.
 
-use rusqlite::{OptionalExtension as _, params};
+use crate::ModelInfo;
+use crate::Result;
 use weft_core::time::Micros;
-
-use crate::models::{ModelInfo, from_blob, to_blob};
-use crate::pack::{pack, unpack};
-use crate::{Result, Store, StoreError};
 
 /// A set of decisions, bound to a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,248 +95,72 @@ pub struct DecisionEntry {
     pub vectors: Vec<f32>,
 }
 
-impl Store {
+/// The records of decisions.
+pub trait DecisionRecords {
     /// All workspaces by name.
-    pub fn workspaces(&self) -> Result<Vec<Workspace>> {
-        self.readers.with(|c| {
-            let mut q =
-                c.prepare_cached("SELECT slug, repo_id FROM truth.workspaces ORDER BY slug")?;
-            let rows = q.query_map([], |r| {
-                Ok(Workspace {
-                    slug: r.get(0)?,
-                    repo_id: r.get(1)?,
-                })
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        })
-    }
+    fn workspaces(&self) -> Result<Vec<Workspace>>;
 
     /// The workspace of a repository (or, without one, of a name), made where there is none. A name that
     /// another repository has gets a number.
-    pub fn put_workspace(&self, slug: &str, repo_id: &str, now: Micros) -> Result<Workspace> {
-        let (slug, repo_id) = (slug.to_owned(), repo_id.to_owned());
-        self.truth.run(move |c| {
-            let found: Option<String> = c
-                .query_row(
-                    "SELECT slug FROM workspaces WHERE (?2 <> '' AND repo_id = ?2) OR (?2 = '' AND slug = ?1)",
-                    params![slug, repo_id],
-                    |r| r.get(0),
-                )
-                .optional()?;
-            if let Some(slug) = found {
-                return Ok(Workspace { slug, repo_id });
-            }
-            for n in 1.. {
-                let name = if n == 1 { slug.clone() } else { format!("{slug}-{n}") };
-                let new = c.execute(
-                    "INSERT INTO workspaces (slug, repo_id, created_at) VALUES (?1, ?2, ?3) ON CONFLICT (slug) DO NOTHING",
-                    params![name, repo_id, now],
-                )?;
-                if new > 0 {
-                    return Ok(Workspace { slug: name, repo_id });
-                }
-            }
-            Err(StoreError::Other("no name is left for the workspace".into()))
-        })
-    }
+    fn put_workspace(&self, slug: &str, repo_id: &str, now: Micros) -> Result<Workspace>;
 
     /// Folders that were named as folders of decisions.
-    pub fn decision_folders(&self, workspace: &str) -> Result<Vec<String>> {
-        self.readers.with(|c| {
-            let mut q = c.prepare_cached(
-                "SELECT folder FROM truth.decision_folders WHERE workspace = ?1 ORDER BY folder",
-            )?;
-            let rows = q.query_map([workspace], |r| r.get(0))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        })
-    }
+    fn decision_folders(&self, workspace: &str) -> Result<Vec<String>>;
 
     /// Names a folder as one of decisions.
-    pub fn add_decision_folder(&self, workspace: &str, folder: &str) -> Result<()> {
-        let (workspace, folder) = (workspace.to_owned(), folder.to_owned());
-        self.truth.run(move |c| {
-            c.execute(
-                "INSERT INTO decision_folders VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-                params![workspace, folder],
-            )?;
-            Ok(())
-        })
-    }
+    fn add_decision_folder(&self, workspace: &str, folder: &str) -> Result<()>;
 
     /// The records of the truth, without their bodies.
-    pub fn decisions(&self, workspace: &str) -> Result<Vec<DecisionTruth>> {
-        self.readers.with(|c| {
-            let mut q = c.prepare_cached(
-                "SELECT path, id, created_at, body_hash, baseline FROM truth.decisions WHERE workspace = ?1 ORDER BY path",
-            )?;
-            let rows = q.query_map([workspace], |r| {
-                Ok(DecisionTruth {
-                    path: r.get(0)?,
-                    id: r.get(1)?,
-                    created_at: r.get(2)?,
-                    body: None,
-                    body_hash: r.get(3)?,
-                    baseline: r.get(4)?,
-                })
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        })
-    }
+    fn decisions(&self, workspace: &str) -> Result<Vec<DecisionTruth>>;
 
     /// The text of a record that the store keeps.
-    pub fn decision_body(&self, workspace: &str, path: &str) -> Result<Option<Vec<u8>>> {
-        let packed: Option<Option<Vec<u8>>> = self.readers.with(|c| {
-            Ok(c.prepare_cached(
-                "SELECT body FROM truth.decisions WHERE workspace = ?1 AND path = ?2",
-            )?
-            .query_row([workspace, path], |r| r.get(0))
-            .optional()?)
-        })?;
-        packed.flatten().map(|b| unpack(&b)).transpose()
-    }
+    fn decision_body(&self, workspace: &str, path: &str) -> Result<Option<Vec<u8>>>;
 
     /// Writes records and what happened, in one durable transaction. An existing record keeps its id.
-    pub fn put_decisions(
+    fn put_decisions(
         &self,
         workspace: &str,
         records: Vec<DecisionTruth>,
         events: Vec<DecisionEvent>,
-    ) -> Result<()> {
-        let workspace = workspace.to_owned();
-        self.truth.run(move |c| {
-            for r in &records {
-                c.prepare_cached(
-                    "INSERT INTO decisions (workspace, path, id, created_at, body, body_hash, baseline)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                     ON CONFLICT DO UPDATE SET body = coalesce(excluded.body, body),
-                       body_hash = coalesce(excluded.body_hash, body_hash),
-                       baseline = CASE excluded.baseline WHEN '' THEN baseline ELSE excluded.baseline END",
-                )?
-                .execute(params![
-                    workspace,
-                    r.path,
-                    r.id,
-                    r.created_at,
-                    r.body.as_deref().map(pack),
-                    r.body_hash,
-                    r.baseline
-                ])?;
-            }
-            for e in &events {
-                c.prepare_cached(
-                    "INSERT INTO decision_events (workspace, id, kind, made_by, note, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                )?
-                .execute(params![workspace, e.id, e.kind, e.made_by, e.note, e.at])?;
-            }
-            Ok(())
-        })
-    }
+    ) -> Result<()>;
 
     /// Writes a new record of which no path like it is there; `false` = there is one.
-    pub fn create_decision(
+    fn create_decision(
         &self,
         workspace: &str,
         r: &DecisionTruth,
         e: &DecisionEvent,
-    ) -> Result<bool> {
-        let (workspace, r, e) = (workspace.to_owned(), r.clone(), e.clone());
-        self.truth.run(move |c| {
-            let new = c.execute(
-                "INSERT INTO decisions (workspace, path, id, created_at, body, body_hash, baseline)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
-                params![workspace, r.path, r.id, r.created_at, r.body.as_deref().map(pack), r.body_hash, r.baseline],
-            )?;
-            if new > 0 {
-                c.execute(
-                    "INSERT INTO decision_events (workspace, id, kind, made_by, note, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                    params![workspace, e.id, e.kind, e.made_by, e.note, e.at],
-                )?;
-            }
-            Ok(new > 0)
-        })
-    }
+    ) -> Result<bool>;
 
-    /// Gives a record another path: the file was renamed.
-    pub fn move_decision(&self, workspace: &str, from: &str, to: &str) -> Result<()> {
-        let (workspace, from, to) = (workspace.to_owned(), from.to_owned(), to.to_owned());
-        self.truth.run(move |c| {
-            c.execute(
-                "DELETE FROM decisions WHERE workspace = ?1 AND path = ?2",
-                [&workspace, &to],
-            )?;
-            c.execute(
-                "UPDATE decisions SET path = ?3 WHERE workspace = ?1 AND path = ?2",
-                [&workspace, &from, &to],
-            )?;
-            Ok(())
-        })
-    }
+    /// Gives a record another path: the file was renamed. What had that path goes; without a record at
+    /// `from` nothing happens.
+    fn move_decision(&self, workspace: &str, from: &str, to: &str) -> Result<()>;
 
     /// Removes a record for good; only the event stays.
-    pub fn purge_decision(&self, workspace: &str, path: &str, e: &DecisionEvent) -> Result<()> {
-        let (ws, p, e) = (workspace.to_owned(), path.to_owned(), e.clone());
-        self.truth.run(move |c| {
-            c.execute("DELETE FROM decisions WHERE workspace = ?1 AND path = ?2", [&ws, &p])?;
-            c.execute(
-                "INSERT INTO decision_events (workspace, id, kind, made_by, note, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![ws, e.id, e.kind, e.made_by, e.note, e.at],
-            )?;
-            Ok(())
-        })?;
-        self.write_decision_rows(
-            workspace,
-            "",
-            Vec::new(),
-            vec![path.to_owned()],
-            Vec::new(),
-            0,
-        )
-    }
+    fn purge_decision(&self, workspace: &str, path: &str, e: &DecisionEvent) -> Result<()>;
 
     /// What happened to a decision, oldest first.
-    pub fn decision_events(&self, workspace: &str, id: &str) -> Result<Vec<DecisionEvent>> {
-        self.readers.with(|c| {
-            let mut q = c.prepare_cached(
-                "SELECT id, kind, made_by, note, at FROM truth.decision_events WHERE workspace = ?1 AND id = ?2 ORDER BY seq",
-            )?;
-            let rows = q.query_map([workspace, id], |r| {
-                Ok(DecisionEvent {
-                    id: r.get(0)?,
-                    kind: r.get(1)?,
-                    made_by: r.get(2)?,
-                    note: r.get(3)?,
-                    at: r.get(4)?,
-                })
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        })
-    }
+    fn decision_events(&self, workspace: &str, id: &str) -> Result<Vec<DecisionEvent>>;
 
+    /// Number of decisions that the store knows of, in all workspaces.
+    fn count_decisions(&self) -> Result<u64>;
+}
+
+/// What this machine read of the records: a projection of the store and of the checkouts that are
+/// seen here.
+pub trait DecisionIndex {
     /// Records as they were seen last in a checkout ("" = in the store), and whether this reader read
     /// them.
-    pub fn decision_rows(
+    fn decision_rows(
         &self,
         workspace: &str,
         checkout: &str,
         reader: u32,
-    ) -> Result<Vec<(DecisionRow, bool)>> {
-        self.readers.with(|c| {
-            let mut q = c.prepare_cached(
-                "SELECT r.path, r.id, r.created_at, r.size, r.modified_ns, r.hash, r.problem,
-                        coalesce(t.reader = ?3, 0)
-                 FROM decision_rows r LEFT JOIN decision_texts t ON t.hash = r.hash
-                 WHERE r.workspace = ?1 AND r.checkout = ?2 ORDER BY r.path",
-            )?;
-            let rows = q.query_map(params![workspace, checkout, reader], |r| {
-                Ok((row(r)?, r.get(7)?))
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        })
-    }
+    ) -> Result<Vec<(DecisionRow, bool)>>;
 
     /// Replaces rows of a checkout, removes others and writes what was read; texts that no row has any
     /// more go.
-    pub fn write_decision_rows(
+    fn write_decision_rows(
         &self,
         workspace: &str,
         checkout: &str,
@@ -347,137 +168,25 @@ impl Store {
         gone: Vec<String>,
         texts: Vec<DecisionText>,
         reader: u32,
-    ) -> Result<()> {
-        let (workspace, checkout) = (workspace.to_owned(), checkout.to_owned());
-        self.index.run(move |c| {
-            for t in &texts {
-                c.prepare_cached("INSERT OR REPLACE INTO decision_texts (hash, reader, card, rationale, words, pieces_hash)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-                    .execute(params![t.hash, reader, t.card, pack(t.rationale.as_bytes()), t.words, t.pieces_hash])?;
-            }
-            for r in &rows {
-                c.prepare_cached("INSERT OR REPLACE INTO decision_rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
-                    .execute(params![
-                        workspace, checkout, r.path, r.id, r.created_at, r.size, r.modified_ns, r.hash, r.problem
-                    ])?;
-            }
-            for path in &gone {
-                c.prepare_cached("DELETE FROM decision_rows WHERE workspace = ?1 AND checkout = ?2 AND path = ?3")?
-                    .execute([&workspace, &checkout, path])?;
-            }
-            c.execute(
-                "DELETE FROM decision_texts WHERE NOT EXISTS (SELECT 1 FROM decision_rows r WHERE r.hash = decision_texts.hash)",
-                [],
-            )?;
-            c.execute(
-                "DELETE FROM decision_vectors WHERE NOT EXISTS
-                   (SELECT 1 FROM decision_texts t WHERE t.pieces_hash = decision_vectors.pieces_hash)",
-                [],
-            )?;
-            Ok(())
-        })
-    }
+    ) -> Result<()>;
 
     /// Every record in view of a checkout: those of the store and those of its files. With a model, its
     /// vectors too.
-    pub fn decision_entries(
+    fn decision_entries(
         &self,
         workspace: &str,
         checkout: &str,
         model: Option<&ModelInfo>,
-    ) -> Result<Vec<DecisionEntry>> {
-        self.readers.with(|c| {
-            let mut q = c.prepare_cached(
-                "SELECT r.path, r.id, r.created_at, r.size, r.modified_ns, r.hash, r.problem, t.card, t.words, v.vectors
-                 FROM decision_rows r JOIN decision_texts t ON t.hash = r.hash
-                 LEFT JOIN decision_vectors v ON v.model_id = ?3 AND v.pieces_hash = t.pieces_hash
-                 WHERE r.workspace = ?1 AND r.checkout IN ('', ?2) ORDER BY r.path",
-            )?;
-            let mut rows = q.query(params![workspace, checkout, model.map(|m| m.id)])?;
-            let mut out = Vec::new();
-            while let Some(r) = rows.next()? {
-                let vectors: Option<Vec<u8>> = r.get(9)?;
-                out.push(DecisionEntry {
-                    row: row(r)?,
-                    card: r.get(7)?,
-                    words: r.get(8)?,
-                    vectors: vectors.map(|v| from_blob(&v)).unwrap_or_default(),
-                });
-            }
-            Ok(out)
-        })
-    }
+    ) -> Result<Vec<DecisionEntry>>;
 
     /// The text of a record by the hash of its path and bytes.
-    pub fn decision_rationale(&self, hash: &[u8]) -> Result<String> {
-        let packed: Option<Vec<u8>> = self.readers.with(|c| {
-            Ok(
-                c.prepare_cached("SELECT rationale FROM decision_texts WHERE hash = ?1")?
-                    .query_row([hash], |r| r.get(0))
-                    .optional()?,
-            )
-        })?;
-        let bytes = packed.map(|p| unpack(&p)).transpose()?.unwrap_or_default();
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
+    fn decision_rationale(&self, hash: &[u8]) -> Result<String>;
 
     /// Records of a workspace that have no vectors of a model: card and text of each, with the hash that
     /// its vectors go under.
-    pub fn decisions_to_embed(&self, model: &ModelInfo, limit: usize) -> Result<Vec<DecisionText>> {
-        self.readers.with(|c| {
-            let mut q = c.prepare_cached(
-                "SELECT t.hash, t.card, t.rationale, t.pieces_hash FROM decision_texts t
-                 WHERE NOT EXISTS (SELECT 1 FROM decision_vectors v WHERE v.model_id = ?1 AND v.pieces_hash = t.pieces_hash)
-                 LIMIT ?2",
-            )?;
-            let mut rows = q.query(params![model.id, limit])?;
-            let mut out = Vec::new();
-            while let Some(r) = rows.next()? {
-                let rationale: Vec<u8> = r.get(2)?;
-                out.push(DecisionText {
-                    hash: r.get(0)?,
-                    card: r.get(1)?,
-                    rationale: String::from_utf8_lossy(&unpack(&rationale)?).into_owned(),
-                    words: Vec::new(),
-                    pieces_hash: r.get(3)?,
-                });
-            }
-            Ok(out)
-        })
-    }
+    fn decisions_to_embed(&self, model: &ModelInfo, limit: usize) -> Result<Vec<DecisionText>>;
 
     /// Stores the vectors of records, by the hash of their pieces. No vectors = there is nothing in them
     /// that the model reads.
-    pub fn put_decision_vectors(
-        &self,
-        model: &ModelInfo,
-        all: Vec<(Vec<u8>, Vec<f32>)>,
-    ) -> Result<()> {
-        let id = model.id;
-        self.index.run(move |c| {
-            for (hash, vectors) in &all {
-                c.prepare_cached("INSERT OR REPLACE INTO decision_vectors VALUES (?1, ?2, ?3)")?
-                    .execute(params![id, hash, to_blob(vectors)])?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Number of decisions that the store knows of, in all workspaces.
-    pub fn count_decisions(&self) -> Result<u64> {
-        self.readers
-            .with(|c| Ok(c.query_row("SELECT count(*) FROM truth.decisions", [], |r| r.get(0))?))
-    }
-}
-
-fn row(r: &rusqlite::Row<'_>) -> rusqlite::Result<DecisionRow> {
-    Ok(DecisionRow {
-        path: r.get(0)?,
-        id: r.get(1)?,
-        created_at: r.get(2)?,
-        size: r.get(3)?,
-        modified_ns: r.get(4)?,
-        hash: r.get(5)?,
-        problem: r.get(6)?,
-    })
+    fn put_decision_vectors(&self, model: &ModelInfo, all: Vec<(Vec<u8>, Vec<f32>)>) -> Result<()>;
 }

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use rusqlite::ErrorCode;
-
 /// A failure of the store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -25,6 +23,12 @@ pub enum StoreError {
     /// A file of the store is damaged.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
+    /// The database server does not answer.
+    #[error("the database does not answer: {0}")]
+    Unavailable(String),
+    /// The database refuses this program.
+    #[error("the database refuses: {0}")]
+    Refused(String),
     /// A newer version wrote the store.
     #[error("{path} has schema version {found}, this weft knows {known}: update weft")]
     Newer {
@@ -75,6 +79,10 @@ impl StoreError {
             }
             Self::Io(_) => "is the disk full or failing? free some space, or use --data-dir",
             Self::Corrupt(_) => "run `weft doctor`; what can be rebuilt is rebuilt with `--fix`",
+            Self::Unavailable(_) => {
+                "is the server running, and is the DSN right? `weft config get storage.postgres_dsn`"
+            }
+            Self::Refused(_) => "check user, password, database and extensions of the DSN",
             Self::Newer { .. } => "the store was written by a newer weft",
             Self::NotInitialized => "run the embed pass: `weft dev embed-spans`, or `weft serve`",
             Self::Dimensions { .. } => {
@@ -88,28 +96,12 @@ impl StoreError {
     pub fn is_write_only(&self) -> bool {
         matches!(
             self,
-            Self::Busy(_) | Self::Full(_) | Self::ReadOnly(_) | Self::Io(_)
+            Self::Busy(_) | Self::Full(_) | Self::ReadOnly(_) | Self::Io(_) | Self::Unavailable(_)
         )
     }
 
     pub(crate) fn other(e: impl std::fmt::Display) -> Self {
         Self::Other(e.to_string())
-    }
-}
-
-impl From<rusqlite::Error> for StoreError {
-    fn from(e: rusqlite::Error) -> Self {
-        let text = e.to_string();
-        match e.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy(text),
-            Some(ErrorCode::DiskFull) => Self::Full(text),
-            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-                Self::ReadOnly(text)
-            }
-            Some(ErrorCode::SystemIoFailure) => Self::Io(text),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(text),
-            _ => Self::Other(text),
-        }
     }
 }
 
@@ -122,30 +114,6 @@ impl From<std::io::Error> for StoreError {
                 Self::ReadOnly(text)
             }
             _ => Self::Other(text),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_are_told_apart_by_what_can_be_done() {
-        let of = |code: i32| {
-            StoreError::from(rusqlite::Error::SqliteFailure(
-                rusqlite::ffi::Error::new(code),
-                None,
-            ))
-        };
-        // Codes of https://www.sqlite.org/rescode.html
-        assert!(matches!(of(5), StoreError::Busy(_)));
-        assert!(matches!(of(8), StoreError::ReadOnly(_)));
-        assert!(matches!(of(10), StoreError::Io(_)));
-        assert!(matches!(of(11), StoreError::Corrupt(_)));
-        assert!(matches!(of(13), StoreError::Full(_)));
-        for code in [5, 8, 10, 11, 13] {
-            assert!(of(code).hint().is_some(), "{code}");
         }
     }
 }

@@ -16,88 +16,85 @@
 
 pub mod code;
 mod codes;
-mod db;
 mod decisions;
 mod doctor;
 mod documents;
 mod edits;
 mod error;
-mod models;
 mod pack;
+mod postgres;
 mod projection;
 mod repositories;
-mod schema;
 mod sessions;
+mod sqlite;
 mod tokens;
 mod turns;
-mod vector_index;
-mod word_index;
-mod writer;
+mod vectors;
+mod words;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 pub use decisions::{
-    DecisionEntry, DecisionEvent, DecisionRow, DecisionText, DecisionTruth, Workspace,
+    DecisionEntry, DecisionEvent, DecisionIndex, DecisionRecords, DecisionRow, DecisionText,
+    DecisionTruth, Workspace,
 };
-pub use doctor::{Check, DoctorReport};
-pub use documents::{Coverage, Document, Filter, Role, SpanHit, Subagents};
-pub use edits::FileEdit;
+pub use doctor::{Check, DoctorReport, Upkeep};
+pub use documents::{
+    Coverage, Document, Documents, Filter, Role, SpanHit, Subagents, merge_nearest,
+};
+pub use edits::{Edits, FileEdit};
 pub use error::StoreError;
-pub use models::{EmbedReport, FailureRow, ModelInfo, PendingText, StoredVectors};
-pub use projection::{LinkRow, PayloadRow, SpanRow, TraceRow};
-pub use repositories::{Claim, RepositoryRow, Write};
+pub use postgres::{PgStore, redacted};
+pub use projection::{LinkRow, PayloadRow, SpanRow, Spans, TraceRow};
+pub use repositories::{Claim, Repositories, RepositoryRow, Write};
 pub use sessions::{
-    Boundary, ListQuery, NewSession, SessionFull, SessionKey, SessionRow, SortField, StatsRow,
+    Boundary, ListQuery, NewSession, SessionFull, SessionKey, SessionRow, Sessions, SortField,
+    StatsRow,
 };
-pub use tokens::{Scope, TokenRow};
-pub use turns::{ImportMark, NewTurn, QueueEntry, RawTurnInfo, StoredTurn, TurnIndex};
+pub use sqlite::SqliteStore;
+pub use tokens::{Scope, TokenRow, Tokens};
+pub use turns::{
+    ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, StoredTurn, TurnIndex, Turns,
+};
+pub use vectors::{EmbedReport, FailureRow, ModelInfo, PendingText, StoredVectors, Vectors};
+pub use words::Words;
 
 /// Result of a store operation.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// The embedded store.
-#[derive(Debug)]
-pub struct Store {
-    dir: PathBuf,
-    readers: db::Readers,
-    truth: writer::Writer,
-    index: writer::Writer,
-    words: word_index::WordIndex,
-    vectors: vector_index::VectorIndexes,
-    /// Tells others that the store is open; the lock goes with the file.
-    _in_use: Option<std::fs::File>,
+/// A store: the truth, and what is derived from it.
+pub trait Store:
+    Turns
+    + Sessions
+    + Spans
+    + Documents
+    + Vectors
+    + Words
+    + Edits
+    + DecisionRecords
+    + DecisionIndex
+    + Imports
+    + Repositories
+    + Tokens
+    + Upkeep
+    + std::fmt::Debug
+    + Send
+    + Sync
+{
 }
 
-impl Store {
-    /// Opens the store in `dir`, creating and migrating it where necessary.
-    ///
-    /// # Errors
-    /// [`StoreError::Newer`] where a newer weft wrote it, [`StoreError::ReadOnly`],
-    /// [`StoreError::Full`], [`StoreError::Busy`] and [`StoreError::Corrupt`] as found.
-    pub fn open(dir: &Path) -> Result<Arc<Self>> {
-        db::prepare(dir)?;
-        let truth = dir.join(db::TRUTH_FILE);
-        let index = dir.join(db::INDEX_FILE);
-        Ok(Arc::new(Self {
-            _in_use: db::mark_in_use(dir),
-            readers: db::Readers::new(&index, &truth),
-            truth: writer::Writer::new("weft-truth", truth, db::Sync::Full),
-            index: writer::Writer::new("weft-index", index, db::Sync::Normal),
-            words: word_index::WordIndex::new(&dir.join("words")),
-            vectors: vector_index::VectorIndexes::new(&dir.join("vectors")),
-            dir: dir.to_owned(),
-        }))
-    }
+impl Store for SqliteStore {}
 
-    /// The folder of the store.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Whether the truth can be read at this moment.
-    pub fn ping(&self) -> Result<()> {
-        self.readers
-            .with(|c| Ok(c.query_row("SELECT 1 FROM truth.sqlite_master LIMIT 1", [], |_| Ok(()))?))
-    }
+/// Opens the shared store that `dsn` names, else (`dsn` is empty) the embedded one in `dir`; either
+/// is created and migrated where necessary.
+///
+/// # Errors
+/// As [`SqliteStore::open`] and [`PgStore::open`].
+pub fn open(dir: &Path, dsn: &str) -> Result<Arc<dyn Store>> {
+    Ok(if dsn.is_empty() {
+        Arc::new(SqliteStore::open(dir)?)
+    } else {
+        Arc::new(PgStore::open(dsn, dir)?)
+    })
 }

@@ -1,14 +1,15 @@
 //! Fixtures and fakes for tests; never part of the product.
 
 mod fake;
+mod postgres;
 
 use std::path::PathBuf;
 
 pub use fake::{Answer, FakeProvider};
+pub use postgres::{Postgres, own_postgres, postgres};
 
 /// A file or folder of `../shared` (reference data that is not in the repository), or `None` with a
 /// line on stderr where it is absent: the test that asked then skips.
-#[allow(clippy::print_stderr, reason = "a skipped test says so")]
 pub fn shared(path: &str) -> Option<PathBuf> {
     let full = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared")
@@ -16,6 +17,12 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     if full.exists() {
         return Some(full);
     }
-    eprintln!("skipped: ../shared/{path} is not on this machine");
+    skipped(&format!("../shared/{path} is not on this machine"));
     None
+}
+
+/// Says that a test does not run here, and why.
+#[allow(clippy::print_stderr, reason = "a skipped test says so")]
+pub fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
 }

@@ -43,6 +43,9 @@ pub(crate) struct Global {
     /// Folder of config.toml [default: ~/.config/weft] [env: WEFT_CONFIG_DIR]
     #[arg(long, global = true, value_name = "DIR")]
     config_dir: Option<PathBuf>,
+    /// The shared store: postgres://USER@HOST/DATABASE, with pgvector [env: WEFT_STORAGE_POSTGRES_DSN]
+    #[arg(long, global = true, value_name = "DSN")]
+    postgres: Option<String>,
     /// error, warn, info, debug or trace [env: WEFT_LOGGING_LEVEL]
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -205,6 +208,7 @@ impl Global {
     /// Settings under these flags.
     pub(crate) fn settings(&self) -> Result<Settings> {
         let mut s = Settings::load(self.config_dir.clone(), self.data_dir.clone())?;
+        s.flag("storage.postgres_dsn", self.postgres.clone());
         s.flag("logging.level", self.log_level.clone());
         s.flag("logging.format", self.log_format.clone());
         Ok(s)

@@ -26,9 +26,14 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> K
 }
 
 /// Every key that there is.
-pub(crate) const KEYS: [Key; 14] = [
+pub(crate) const KEYS: [Key; 27] = [
     key("api.listen", ":8081", "address of the read API and MCP"),
     key("ingest.listen", ":8082", "address of the ingest API"),
+    key(
+        "storage.postgres_dsn",
+        "",
+        "the shared store: PostgreSQL with pgvector; empty = the embedded store",
+    ),
     key(
         "client.api_target",
         "",
@@ -80,6 +85,30 @@ pub(crate) const KEYS: [Key; 14] = [
     ),
     key("logging.level", "info", "error, warn, info, debug or trace"),
     key("logging.format", "auto", "auto, text or json"),
+    key("logging.color", "auto", "of tapes; NO_COLOR decides"),
+    key("proxy.provider", "", "of tapes"),
+    key("proxy.upstream", "", "of tapes"),
+    key("proxy.listen", ":8080", "of tapes"),
+    key("proxy.project", "", "of tapes"),
+    key("client.proxy_target", "", "of tapes"),
+    key("api.web_ui", "false", "of tapes"),
+    key(
+        "vector_store.provider",
+        "",
+        "of tapes; vectors live in the store",
+    ),
+    key(
+        "vector_store.target",
+        "",
+        "of tapes; vectors live in the store",
+    ),
+    key("opencode.provider", "", "of tapes"),
+    key("opencode.model", "", "of tapes"),
+    key(
+        "telemetry.disabled",
+        "true",
+        "of tapes; there is no telemetry",
+    ),
 ];
 
 /// Where a value came from.
@@ -257,7 +286,10 @@ impl Settings {
 
     /// What the engine is told.
     pub(crate) fn engine(&self) -> Result<Config> {
-        let mut c = Config::default();
+        let mut c = Config {
+            postgres_dsn: self.text("storage.postgres_dsn")?,
+            ..Config::default()
+        };
         c.embedding.provider = self.text("embedding.provider")?;
         c.embedding.target = self.text("embedding.target")?;
         c.embedding.model = self.text("embedding.model")?;

@@ -609,7 +609,7 @@ impl<'a> Decisions<'a> {
             }
             let from = gone.iter().find(|g| {
                 !taken.contains(&g.path.as_str())
-                    && same_record(&self.engine.store, g, &row.path, record)
+                    && same_record(self.engine.store(), g, &row.path, record)
             });
             if let Some(old) = from {
                 taken.push(&old.path);
@@ -762,7 +762,7 @@ impl<'a> Decisions<'a> {
 }
 
 /// Whether a record is one that was elsewhere: by its text, else by its name and title.
-fn same_record(store: &weft_store::Store, old: &DecisionRow, path: &str, new: &Record) -> bool {
+fn same_record(store: &dyn weft_store::Store, old: &DecisionRow, path: &str, new: &Record) -> bool {
     let (a, b) = (
         decision::slug_of_path(&old.path),
         decision::slug_of_path(path),

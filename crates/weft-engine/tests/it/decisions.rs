@@ -302,7 +302,7 @@ fn a_reaffirmation_in_a_record_reaches_other_clones() {
             folder,
             &["clone", "-q", p.root.to_str().expect("path"), name],
         );
-        let engine = Engine::open(
+        let engine = crate::support::open(
             &p.data.with_file_name(format!("{name}-data")),
             Config::default(),
         )
@@ -468,7 +468,8 @@ fn a_rebuilt_index_and_another_clone_give_the_same_ids() {
         p.root.parent().expect("parent"),
         &["clone", "-q", p.root.to_str().expect("path"), "clone"],
     );
-    let other = Engine::open(&p.data.with_file_name("other"), Config::default()).expect("engine");
+    let other =
+        crate::support::open(&p.data.with_file_name("other"), Config::default()).expect("engine");
     // A clone has an origin, and so another repository id, unless it is the same remote; times agree.
     let second = ids(&other.decisions_at(&clone).expect("decisions"));
     assert_eq!(
@@ -484,7 +485,7 @@ fn a_rebuilt_index_and_another_clone_give_the_same_ids() {
     } = p;
     drop(engine);
     weft_store_remove(&data);
-    let again = Engine::open(&data, Config::default()).expect("engine");
+    let again = crate::support::open(&data, Config::default()).expect("engine");
     assert_eq!(ids(&again.decisions_at(&root).expect("decisions")), first);
 }
 
@@ -678,7 +679,7 @@ fn two_that_record_at_once_get_two_numbers() {
     let p = place();
     write(&p.root, "doc/adr/0001-use-postgres.md", ADR);
     let engines: Vec<Arc<Engine>> = (0..4)
-        .map(|_| Engine::open(&p.data, Config::default()).expect("engine"))
+        .map(|_| crate::support::open(&p.data, Config::default()).expect("engine"))
         .collect();
     std::thread::scope(|s| {
         for (i, e) in engines.iter().enumerate() {
@@ -713,7 +714,7 @@ fn m17_cjk_is_found_and_m20_a_missing_leg_is_told() {
     // Nothing listens on the discard port.
     config.embedding.provider = "ollama".into();
     config.embedding.target = "http://127.0.0.1:9".into();
-    let engine = Engine::open(&p.data, config).expect("engine");
+    let engine = crate::support::open(&p.data, config).expect("engine");
     let a = ask(&engine.decisions_at(&p.root).expect("decisions"), "连接池");
     assert!(
         a.hits.len() == 1 && a.hits[0].similarity.is_none(),

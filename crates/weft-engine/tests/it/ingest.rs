@@ -146,7 +146,8 @@ fn raw_only_turns_are_reduced_stamped_and_derived() {
         weft_core::time::format_micros(llm.started_at),
         "2026-06-01T12:00:07.5Z"
     );
-    assert!(llm.usage.as_ref().unwrap().contains("\"prompt_tokens\":7"));
+    let usage: serde_json::Value = serde_json::from_str(llm.usage.as_ref().unwrap()).unwrap();
+    assert_eq!(usage["prompt_tokens"], 7);
 }
 
 #[test]

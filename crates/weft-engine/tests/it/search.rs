@@ -8,7 +8,7 @@ use crate::support::{home, question, turn};
 #[test]
 fn what_was_stored_is_found_at_once_by_every_process() {
     let h = home();
-    let other = Engine::open(h.dir.path(), Config::default()).unwrap();
+    let other = crate::support::open(h.dir.path(), Config::default()).unwrap();
     h.turn("s1", "r1", "where is the zebra", "in the stable");
     h.settle();
     let find = |e: &Engine| {

@@ -3,7 +3,6 @@
 use std::fs;
 
 use weft_engine::{Config, Engine, Filter, Mode, StoreError};
-use weft_store::Store;
 
 use crate::support::{dump, home, question};
 
@@ -22,6 +21,9 @@ fn fill(h: &crate::support::Home) {
 
 #[test]
 fn the_index_is_rebuilt_from_the_truth_to_the_same_state() {
+    if crate::support::shared_store() {
+        return;
+    }
     let h = home();
     fill(&h);
     let before = dump(&h.engine);
@@ -44,6 +46,9 @@ fn the_index_is_rebuilt_from_the_truth_to_the_same_state() {
 
 #[test]
 fn damaged_packed_parts_are_noticed_and_rebuilt() {
+    if crate::support::shared_store() {
+        return;
+    }
     let h = home();
     fill(&h);
     let dir = h.dir.path().to_owned();
@@ -85,6 +90,9 @@ fn damaged_packed_parts_are_noticed_and_rebuilt() {
 
 #[test]
 fn a_newer_store_is_refused_with_a_hint() {
+    if crate::support::shared_store() {
+        return;
+    }
     let h = home();
     let dir = h.dir.path().to_owned();
     drop(h.engine);
@@ -128,7 +136,7 @@ fn two_engines_write_at_once() {
         .map(|t| {
             let dir = dir.clone();
             std::thread::spawn(move || {
-                let e = Engine::open(&dir, Config::default()).unwrap();
+                let e = crate::support::open(&dir, Config::default()).unwrap();
                 for i in 0..50 {
                     let body = crate::support::turn(
                         &format!("s{t}"),
@@ -154,6 +162,9 @@ fn two_engines_write_at_once() {
 
 #[test]
 fn packed_vectors_are_searched_with_the_recall_of_an_exact_scan() {
+    if crate::support::shared_store() {
+        return;
+    }
     let h = home();
     // Texts that share words, so that neighbours are near; enough of them to fill a segment.
     let nouns = [
@@ -221,7 +232,7 @@ fn packed_vectors_are_searched_with_the_recall_of_an_exact_scan() {
         .collect();
     let exact: Vec<Vec<i64>> = queries.iter().map(|q| ask(&h.engine, q)).collect();
     assert!(h.engine.store().pack_vectors(&model).unwrap() >= 4_096);
-    let other = Engine::open(h.dir.path(), Config::default()).unwrap();
+    let other = crate::support::open(h.dir.path(), Config::default()).unwrap();
     let mut found = 0;
     for (q, want) in queries.iter().zip(&exact) {
         let got = ask(&other, q);
@@ -276,8 +287,11 @@ fn write_documents(h: &crate::support::Home, texts: &[(String, Vec<f32>)]) {
 
 #[test]
 fn a_store_can_be_opened_twice_and_read_while_written() {
+    if crate::support::shared_store() {
+        return;
+    }
     let h = home();
-    let s = Store::open(h.dir.path()).unwrap();
+    let s = weft_store::open(h.dir.path(), "").unwrap();
     h.turn("s1", "r1", "a", "b");
     assert_eq!(s.count_turns().unwrap(), 1);
     s.ping().unwrap();

@@ -1,10 +1,12 @@
 //! Engines on temporary folders, and turns to feed them.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use weft_engine::{Answer, Config, EmbedOptions, Engine, Mode, SpanQuery};
+use weft_engine::{Answer, Config, EmbedOptions, Engine, Mode, SpanQuery, StoreError};
 
 pub(crate) struct Home {
     pub(crate) dir: TempDir,
@@ -17,8 +19,29 @@ pub(crate) fn home() -> Home {
 
 pub(crate) fn home_with(config: Config) -> Home {
     let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(dir.path(), config).unwrap();
+    let engine = open(dir.path(), config).unwrap();
     Home { dir, engine }
+}
+
+/// Whether the shared store is tested; a test of the embedded store's files then has nothing to do.
+pub(crate) fn shared_store() -> bool {
+    std::env::var("WEFT_TEST_STORE").is_ok_and(|v| v == "postgres")
+}
+
+/// Opens the engine of a folder. With `WEFT_TEST_STORE=postgres` in the environment, every folder has
+/// a database of its own instead: the same tests then are the conformance tests of the shared store.
+pub(crate) fn open(dir: &Path, mut config: Config) -> Result<Arc<Engine>, StoreError> {
+    static DATABASES: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
+    if shared_store()
+        && let Some(server) = weft_testkit::postgres()
+    {
+        let mut databases = DATABASES.lock().unwrap();
+        let dsn = databases
+            .entry(dir.to_owned())
+            .or_insert_with(|| server.database().unwrap());
+        config.postgres_dsn = dsn.clone();
+    }
+    Engine::open(dir, config)
 }
 
 impl Home {

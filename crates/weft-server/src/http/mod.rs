@@ -138,6 +138,19 @@ async fn api_metrics(State(engine): App) -> Result<String, ApiError> {
     Ok(metrics::api_text() + &workers)
 }
 
+/// What a worker shows of itself before its database is connected.
+pub(crate) fn starting() -> Router {
+    let not_ready = (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "initializing: database not connected",
+    );
+    Router::new()
+        .route("/ping", get(|| async { "pong" }))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(move || async move { not_ready }))
+        .route("/metrics", get(|| async { "" }))
+}
+
 /// What a worker shows of itself: liveness, readiness, counters.
 pub(crate) fn worker(engine: Arc<Engine>) -> Router {
     async fn ready(State(engine): App) -> Response {
@@ -273,7 +286,15 @@ impl Guard {
 
 /// Whether any token was created.
 pub(crate) fn has_tokens(engine: &Engine) -> bool {
-    engine.store().tokens().is_ok_and(|t| !t.is_empty())
+    off_the_loop(|| engine.store().tokens().is_ok_and(|t| !t.is_empty()))
+}
+
+/// Runs what may wait for the store where asynchronous code cannot go on without it.
+fn off_the_loop<T>(f: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor()) {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(f),
+        _ => f(),
+    }
 }
 
 fn refused(status: StatusCode, text: &str) -> Box<Response> {
@@ -307,7 +328,7 @@ async fn outer(State(guard): State<Guard>, mut request: Request, next: Next) -> 
         .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
     let value = HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static(""));
     request.headers_mut().insert(REQUEST_ID, value.clone());
-    let mut response = match guard.admit(&request) {
+    let mut response = match off_the_loop(|| guard.admit(&request)) {
         Err(r) => *r,
         Ok(access) => {
             request.extensions_mut().insert(access);

@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use weft_core::code::Symbol;
 
-use crate::{Result, StoreError, db, pack};
+use crate::sqlite::db;
+use crate::{Result, StoreError, pack};
 pub use codec::{CodeSymbol, HASH, SeenFile, SeenFolder};
 pub use vectors::pack_vector;
 pub use words::{CodeFilter, FieldWeights, SymbolWords};

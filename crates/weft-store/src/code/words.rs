@@ -23,7 +23,7 @@ use weft_core::code::Kind;
 
 use super::View;
 use crate::Result;
-use crate::word_index::{WeftTokenizer, failed};
+use crate::words::{WeftTokenizer, failed};
 
 /// Memory of the indexing arena, bytes.
 const ARENA: usize = 40 << 20;

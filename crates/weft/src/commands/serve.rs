@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use weft_engine::Engine;
 use weft_engine::worker::{DeriveKnobs, Workers};
+use weft_engine::{Engine, StoreError};
 use weft_server::Options;
 
 use super::{VERSION, block_on, log, open};
@@ -39,6 +39,9 @@ pub(crate) struct Serve {
     /// Embed new spans in this process
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     embed_spans: bool,
+    /// Wait for the database of a shared store instead of ending where it does not answer
+    #[arg(long, global = true)]
+    wait_for_db: bool,
     #[command(flatten)]
     embedding: Embedding,
     #[command(flatten)]
@@ -77,15 +80,9 @@ impl Embedding {
 /// Flags of the tapes server that mean nothing, or not yet anything, to the embedded store.
 #[derive(Debug, Default, Args)]
 struct Compat {
-    /// Not in this version: the store is embedded
-    #[arg(long, hide = true, global = true, value_name = "DSN")]
-    postgres: Option<String>,
     /// There is one tenant
     #[arg(long, hide = true, global = true, value_name = "UUID")]
     org: Option<String>,
-    /// The store is always there
-    #[arg(long, hide = true, global = true)]
-    wait_for_db: bool,
     /// Not in this version: there is no capture proxy yet
     #[arg(short, long, hide = true, global = true, value_name = "ADDRESS")]
     proxy_listen: Option<String>,
@@ -152,12 +149,6 @@ impl Compat {
     }
 
     fn check(&self) -> Result<()> {
-        if self.postgres.as_deref().is_some_and(|d| !d.is_empty()) {
-            return Err(hinted(
-                "PostgreSQL is not supported in this version",
-                "leave --postgres out: the embedded store needs no set-up and several processes share it",
-            ));
-        }
         match &self.org {
             Some(o) if uuid_like(o) => Ok(()),
             Some(o) => Err(usage(format!("parse org id: {o:?} is not a UUID"), "")),
@@ -284,6 +275,7 @@ struct Plan {
     metrics: Option<String>,
     derive: Option<DeriveKnobs>,
     embed: Option<Duration>,
+    wait_for_db: bool,
 }
 
 pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
@@ -294,6 +286,7 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
         metrics: None,
         derive: None,
         embed: None,
+        wait_for_db: false,
     };
     match c.service {
         None => {
@@ -356,7 +349,87 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
     }
     log(&settings, "info")?;
     c.compat.warn();
-    let engine = open(&settings)?;
+    plan.wait_for_db = c.wait_for_db;
+    block_on(serve(settings, plan))?
+}
+
+/// Time between two tries to reach a database that does not answer.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Opens the store; a database that does not answer is waited for where that is wanted.
+fn open_waiting(settings: &Settings, wait: bool, stop: &CancellationToken) -> Result<Arc<Engine>> {
+    let mut told = false;
+    loop {
+        let e = match open(settings) {
+            Ok(engine) => return Ok(engine),
+            Err(e) => e,
+        };
+        let store = e.downcast_ref::<StoreError>();
+        let unreachable = matches!(
+            store,
+            Some(StoreError::Unavailable(_) | StoreError::Busy(_))
+        );
+        let shared = !settings.text("storage.postgres_dsn")?.is_empty();
+        if !unreachable || !shared || stop.is_cancelled() {
+            return Err(e);
+        }
+        if !wait {
+            return Err(hinted(
+                format!(
+                    "postgres unreachable at startup (pass --wait-for-db to retry instead): {e:#}"
+                ),
+                "`weft config get storage.postgres_dsn` shows where it is looked for",
+            ));
+        }
+        if !told {
+            tracing::warn!("waiting for the database: {e:#}");
+            told = true;
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+/// A second handle of a listener, which takes over from the first.
+fn again(l: TcpListener) -> Result<(TcpListener, TcpListener)> {
+    let first = l.into_std()?;
+    let second = first.try_clone()?;
+    Ok((
+        TcpListener::from_std(first)?,
+        TcpListener::from_std(second)?,
+    ))
+}
+
+/// Opens the engine; a worker's `/readyz` says meanwhile that it is not ready.
+async fn start(settings: Settings, plan: &Plan) -> Result<(Arc<Engine>, Option<TcpListener>)> {
+    let stop = CancellationToken::new();
+    let (wait, giving_up) = (plan.wait_for_db, stop.clone());
+    let mut metrics = None;
+    let mut starting = None;
+    if let Some(a) = &plan.metrics {
+        let (first, second) = again(bind("worker metrics", a).await?)?;
+        starting = Some(tokio::spawn(weft_server::serve_starting(
+            first,
+            stop.clone(),
+        )));
+        metrics = Some(second);
+    }
+    let opening = tokio::task::spawn_blocking(move || open_waiting(&settings, wait, &giving_up));
+    let engine = tokio::select! {
+        e = opening => e.context("opening the store panicked")??,
+        () = signal() => {
+            stop.cancel();
+            anyhow::bail!("ended while waiting for the database");
+        }
+    };
+    stop.cancel();
+    if let Some(s) = starting {
+        s.await.context("a service panicked")??;
+    }
+    Ok((engine, metrics))
+}
+
+async fn serve(settings: Settings, mut plan: Plan) -> Result<u8> {
+    let (engine, metrics) = start(settings, &plan).await?;
     if let Err(e) = engine.embedder() {
         if plan.api.is_none() && plan.embed.is_some() {
             return Err(hinted(
@@ -367,10 +440,6 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
         tracing::warn!(error = %e, "could not create embedder; semantic search is off");
         plan.embed = None;
     }
-    block_on(serve(engine, plan))?
-}
-
-async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
     let token = std::env::var("WEFT_TOKEN").ok().filter(|t| !t.is_empty());
     let options = Options {
         engine: engine.clone(),
@@ -387,10 +456,6 @@ async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
         Some(a) => Some(bind("ingest API", a).await?),
         None => None,
     };
-    let metrics = match &plan.metrics {
-        Some(a) => Some(bind("worker metrics", a).await?),
-        None => None,
-    };
     let watched = engine.clone();
     let mut workers = Workers::new(engine);
     if let Some(knobs) = plan.derive {
@@ -398,6 +463,9 @@ async fn serve(engine: Arc<Engine>, plan: Plan) -> Result<u8> {
     }
     if let Some(interval) = plan.embed {
         workers.embed(interval);
+    }
+    if api.is_some() {
+        workers.follow_words();
     }
     let mut services = tokio::task::JoinSet::new();
     // Code is kept fresh where it is searched.

@@ -390,7 +390,7 @@ fn without_a_provider_words_answer_and_a_note_says_why() {
     let p = place();
     let mut config = Config::default();
     config.embedding.provider = "openai".into();
-    let engine = Engine::open(&p.data, config).expect("engine");
+    let engine = crate::support::open(&p.data, config).expect("engine");
     let repo = engine.code_repository(&p.root).expect("repository");
     let q = CodeQuery {
         query: "where do we handle refunds?".into(),
@@ -409,7 +409,7 @@ fn without_a_provider_words_answer_and_a_note_says_why() {
     };
     config.embedding.provider = "ollama".into();
     config.embedding.target = "http://127.0.0.1:9".into();
-    let engine = Engine::open(&p.data, config).expect("engine");
+    let engine = crate::support::open(&p.data, config).expect("engine");
     let repo = engine.code_repository(&p.root).expect("repository");
     let a = engine
         .code_search(&repo, &q, &mut |_, _, _| {})
@@ -487,7 +487,7 @@ fn two_processes_at_once_end_in_one_right_index() {
             let (data, root) = (p.data.clone(), p.root.clone());
             std::thread::spawn(move || {
                 // An engine of its own opens everything anew, as another process does.
-                let engine = Engine::open(&data, Config::default()).expect("engine");
+                let engine = crate::support::open(&data, Config::default()).expect("engine");
                 let repo = engine.code_repository(&root).expect("repository");
                 sync(&engine, &repo)
             })
@@ -520,7 +520,7 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     let mut read = 0;
     // C35: ten restarts do not make the work ten times.
     for _ in 0..10 {
-        let engine = Engine::open(&p.data, Config::default()).expect("engine");
+        let engine = crate::support::open(&p.data, Config::default()).expect("engine");
         let repo = engine.code_repository(&p.root).expect("repository");
         let r = engine
             .code_sync(
@@ -535,7 +535,7 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     }
     read += p.sync().read;
     assert!((402..=402 * 11 / 10).contains(&read), "{read}");
-    let engine = Engine::open(&p.data, Config::default()).expect("engine");
+    let engine = crate::support::open(&p.data, Config::default()).expect("engine");
     let repo = engine.code_repository(&p.root).expect("repository");
     assert_eq!(sync(&engine, &repo).read, 0);
     assert_eq!(p.find("handler_399"), ["src/m399.py::handler_399"]);
@@ -683,7 +683,7 @@ fn two_repositories_both_answer_after_a_restart() {
     write(&other, "lib.py", "def only_in_the_other():\n    pass\n");
     commit(&other, "one");
     sync(&p.engine, &p.engine.code_repository(&other).expect("other"));
-    let engine = Engine::open(&p.data, Config::default()).expect("engine");
+    let engine = crate::support::open(&p.data, Config::default()).expect("engine");
     for (root, name) in [(&p.root, "processRefund"), (&other, "only_in_the_other")] {
         let repo = engine.code_repository(root).expect("repository");
         assert_eq!(sync(&engine, &repo).read, 0);

@@ -73,7 +73,7 @@ pub(crate) fn place() -> Place {
     );
     commit(&root, "billing and cart");
     let data = tmp.path().join("data");
-    let engine = Engine::open(&data, Config::default()).expect("engine");
+    let engine = crate::support::open(&data, Config::default()).expect("engine");
     Place {
         root,
         data,

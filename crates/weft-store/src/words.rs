@@ -1,16 +1,14 @@
-//! The keyword index: BM25 over four fields in tantivy, and a tail read from the database.
+//! The keyword index of this machine: BM25 over five fields in tantivy, and a tail that is scored here.
 //!
 //! tantivy's commits are slow and belong to one process at a time, so they are batched; documents
-//! that are not committed yet are scored here with the same formula and the same statistics.
-//! **Invariant.** A document is marked as indexed only after tantivy's commit, so a crash can only
-//! lead to indexing it again.
+//! that are not committed yet are given by the store and scored with the same formula and the same
+//! statistics. Both stores keep their words in it, so both rank alike.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rusqlite::{Connection, params};
 use tantivy::collector::TopDocs;
 use tantivy::query::{
     Bm25StatisticsProvider, BooleanQuery, BoostQuery, ConstScoreQuery, Occur, Query, RangeQuery,
@@ -24,19 +22,19 @@ use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDo
 use weft_core::project::cut_bytes;
 use weft_core::words;
 
-use crate::documents::{self, Document, Filter, Role, Subagents};
-use crate::{Result, Store, StoreError};
+use crate::documents::{Document, Filter, Role, Subagents, merge_nearest};
+use crate::{Result, StoreError};
 
 /// Memory of the indexing arena, bytes.
 const ARENA: usize = 50 << 20;
 /// Documents in one commit, at most.
-const COMMIT_ROWS: usize = 50_000;
+pub(crate) const COMMIT_ROWS: usize = 50_000;
 /// Text in one commit, bytes, roughly at most: what waits in the indexing queue stays in memory.
-const COMMIT_BYTES: usize = 64 << 20;
+pub(crate) const COMMIT_BYTES: usize = 64 << 20;
 /// Text of one field whose words are indexed, bytes.
 const FIELD_BYTES: usize = 256 << 10;
 /// Documents that a search scores from the tail, at most; the newest win.
-const TAIL_ROWS: usize = 4_000;
+pub(crate) const TAIL_ROWS: usize = 4_000;
 
 /// Hits whose rows are looked at where a filter asks for what the index does not know.
 const ROWS_LOOKED_AT: usize = 5_000;
@@ -109,6 +107,22 @@ impl TokenStream for WeftTokens {
     fn token_mut(&mut self) -> &mut Token {
         &mut self.token
     }
+}
+
+/// Searching by words.
+pub trait Words {
+    /// Documents with the query's words, by BM25, best first. Documents of every process are found
+    /// as soon as they are stored.
+    fn word_search(
+        &self,
+        words: &[String],
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<(i64, f32)>>;
+
+    /// Commits waiting documents to the keyword index, where no other process does it at this
+    /// moment; returns how many. Fewer than `at_least` waiting ones are left in the tail.
+    fn index_words(&self, at_least: usize) -> Result<usize>;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -440,45 +454,24 @@ fn to_tantivy(fields: &Fields, id: i64, d: &Document) -> TantivyDocument {
     t
 }
 
-fn tail(c: &Connection, filter: &Filter) -> Result<Vec<(i64, Document)>> {
-    let (clause, values) = filter.sql();
-    let mut q = c.prepare_cached(&format!(
-        "SELECT {} FROM documents d WHERE d.words_done = 0 AND {clause}
-         ORDER BY d.id DESC LIMIT {TAIL_ROWS}",
-        documents::COLUMNS
-    ))?;
-    let bound = values.iter().map(|v| &**v);
-    let rows = q.query_map(rusqlite::params_from_iter(bound), documents::read)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// What a search by words finds in the committed index.
+pub(crate) struct Found {
+    open: Arc<Open>,
+    searcher: Searcher,
+    /// Documents with their scores.
+    pub(crate) hits: HashMap<i64, f32>,
 }
 
-impl Store {
-    /// Documents with the query's words, by BM25, best first. Documents of every process are found
-    /// as soon as they are stored.
-    pub fn word_search(
+impl WordIndex {
+    /// Searches what is committed. `tail` is what is not: read before this is called, so that a
+    /// document that moves in between is seen twice, never not at all.
+    pub(crate) fn committed(
         &self,
         words: &[String],
         filter: &Filter,
         limit: usize,
-    ) -> Result<Vec<(i64, f32)>> {
-        if words.is_empty() || limit == 0 {
-            return Ok(Vec::new());
-        }
-        // Another process may have rebuilt the files under an open index.
-        self.search_words(words, filter, limit)
-            .inspect_err(|_| self.words.forget())
-    }
-
-    fn search_words(
-        &self,
-        words: &[String],
-        filter: &Filter,
-        limit: usize,
-    ) -> Result<Vec<(i64, f32)>> {
-        let open = self.words.open()?;
-        // The tail is read before the index: a document that moves in between is seen twice, never
-        // not at all.
-        let tail = self.readers.with(|c| tail(c, filter))?;
+    ) -> Result<Found> {
+        let open = self.open()?;
         open.reader.reload().map_err(failed)?;
         let searcher = open.reader.searcher();
         let fields = &open.fields;
@@ -506,129 +499,94 @@ impl Store {
                 hits.insert(id, score);
             }
         }
-        if filter.needs_rows() {
-            self.keep_matching(&mut hits, filter)?;
-        }
-        hits.extend(tail_scores(words, fields, filter.role, &searcher, &tail)?);
-        let mut hits: Vec<(i64, f32)> = hits.into_iter().collect();
-        hits.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        hits.truncate(limit);
-        Ok(hits)
-    }
-
-    /// Drops hits that a filter does not let through.
-    fn keep_matching(&self, hits: &mut HashMap<i64, f32>, filter: &Filter) -> Result<()> {
-        let (clause, values) = filter.sql();
-        self.readers.with(|c| {
-            let mut q = c.prepare_cached(&format!(
-                "SELECT 1 FROM documents d WHERE d.id = ? AND {clause}"
-            ))?;
-            let mut gone = Vec::new();
-            for id in hits.keys() {
-                let bound =
-                    std::iter::once(id as &dyn rusqlite::ToSql).chain(values.iter().map(|v| &**v));
-                if !q.exists(rusqlite::params_from_iter(bound))? {
-                    gone.push(*id);
-                }
-            }
-            for id in gone {
-                hits.remove(&id);
-            }
-            Ok(())
+        Ok(Found {
+            open,
+            searcher,
+            hits,
         })
     }
 
-    /// Commits waiting documents to the keyword index, where no other process does it at this
-    /// moment; returns how many. Fewer than `at_least` waiting ones are left in the tail.
-    pub fn index_words(&self, at_least: usize) -> Result<usize> {
-        let waiting: i64 = self.readers.with(|c| {
-            Ok(c.query_row(
-                "SELECT (SELECT count(*) FROM documents WHERE words_done = 0) +
-                        (SELECT count(*) FROM removed_documents WHERE words_done = 0)",
-                [],
-                |r| r.get(0),
-            )?)
-        })?;
-        if waiting == 0 || (waiting as usize) < at_least {
-            return Ok(0);
+    /// The index for writing; `None` where another process writes it at this moment.
+    pub(crate) fn writer(&self) -> Result<Option<WordWriter>> {
+        let open = self.open()?;
+        match open.index.writer_with_num_threads(1, ARENA) {
+            Ok(writer) => Ok(Some(WordWriter {
+                writer,
+                fields: open.fields,
+            })),
+            Err(tantivy::TantivyError::LockFailure(..)) => Ok(None),
+            Err(e) => Err(failed(e)),
         }
-        let open = self.words.open()?;
-        let mut writer: IndexWriter = match open.index.writer_with_num_threads(1, ARENA) {
-            Ok(w) => w,
-            Err(tantivy::TantivyError::LockFailure(..)) => return Ok(0),
-            Err(e) => return Err(failed(e)),
-        };
-        let mut done = 0;
-        loop {
-            let n = self.index_batch(&mut writer, &open.fields)?;
-            if n == 0 {
-                break;
-            }
-            done += n;
-        }
-        writer.wait_merging_threads().map_err(failed)?;
-        Ok(done)
     }
 
-    fn index_batch(&self, writer: &mut IndexWriter, fields: &Fields) -> Result<usize> {
-        let (added, removed) = self.readers.with(|c| {
-            let mut q = c.prepare_cached(&format!(
-                "SELECT {} FROM documents d WHERE d.words_done = 0 ORDER BY d.id LIMIT ?1",
-                documents::COLUMNS
-            ))?;
-            let mut rows = q.query(params![COMMIT_ROWS as i64])?;
-            let (mut added, mut bytes) = (Vec::new(), 0);
-            while let Some(r) = rows.next()? {
-                let (id, d) = documents::read(r)?;
-                // A crash may have left a committed document unmarked.
-                writer.delete_term(Term::from_field_i64(fields.id, id));
-                writer
-                    .add_document(to_tantivy(fields, id, &d))
-                    .map_err(failed)?;
-                added.push(id);
-                bytes += d.user_text.len() + d.assistant_text.len() + d.tool_text.len();
-                if bytes > COMMIT_BYTES {
-                    break;
-                }
-            }
-            let mut q =
-                c.prepare_cached("SELECT id FROM removed_documents WHERE words_done = 0")?;
-            let removed: Vec<i64> = q.query_map([], |r| r.get(0))?.collect::<Result<_, _>>()?;
-            for id in &removed {
-                writer.delete_term(Term::from_field_i64(fields.id, *id));
-            }
-            Ok((added, removed))
-        })?;
-        let n = added.len() + removed.len();
-        if n == 0 {
-            return Ok(0);
-        }
-        writer.commit().map_err(failed)?;
-        self.index.run(move |c| {
-            let mut mark = c.prepare_cached("UPDATE documents SET words_done = 1 WHERE id = ?1")?;
-            for id in &added {
-                mark.execute([id])?;
-            }
-            let mut forget =
-                c.prepare_cached("UPDATE removed_documents SET words_done = 1 WHERE id = ?1")?;
-            for id in &removed {
-                forget.execute([id])?;
-            }
-            c.execute(
-                "DELETE FROM removed_documents WHERE words_done = 1 AND vectors_done = 1",
-                [],
-            )?;
-            Ok(())
-        })?;
-        Ok(n)
+    /// Documents that are committed.
+    pub(crate) fn count(&self) -> Result<u64> {
+        let open = self.open()?;
+        open.reader.reload().map_err(failed)?;
+        Ok(open.reader.searcher().num_docs())
+    }
+
+    /// What the last commit noted with [`WordWriter::commit`].
+    pub(crate) fn note(&self) -> Result<Option<String>> {
+        Ok(self.open()?.index.load_metas().map_err(failed)?.payload)
     }
 }
 
-impl Store {
-    /// Documents that the keyword index has committed.
-    pub(crate) fn count_indexed(&self) -> Result<u64> {
-        let open = self.words.open()?;
-        open.reader.reload().map_err(failed)?;
-        Ok(open.reader.searcher().num_docs())
+impl Found {
+    /// The best of what is committed and of the tail.
+    pub(crate) fn with_tail(
+        self,
+        words: &[String],
+        filter: &Filter,
+        tail: &[(i64, Document)],
+        limit: usize,
+    ) -> Result<Vec<(i64, f32)>> {
+        let mut hits = self.hits;
+        let fields = &self.open.fields;
+        hits.extend(tail_scores(
+            words,
+            fields,
+            filter.role,
+            &self.searcher,
+            tail,
+        )?);
+        Ok(merge_nearest(vec![hits.into_iter().collect()], limit))
+    }
+}
+
+/// The keyword index while one process writes it.
+pub(crate) struct WordWriter {
+    writer: IndexWriter,
+    fields: Fields,
+}
+
+impl WordWriter {
+    /// Adds a document, or replaces it: a crash may have left one committed and not marked.
+    pub(crate) fn put(&mut self, id: i64, d: &Document) -> Result<()> {
+        self.remove(id);
+        let d = to_tantivy(&self.fields, id, d);
+        self.writer.add_document(d).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Removes a document.
+    pub(crate) fn remove(&mut self, id: i64) {
+        self.writer
+            .delete_term(Term::from_field_i64(self.fields.id, id));
+    }
+
+    /// Commits, durably, with a note that stands for exactly what is committed.
+    pub(crate) fn commit(&mut self, note: Option<&str>) -> Result<()> {
+        let mut commit = self.writer.prepare_commit().map_err(failed)?;
+        if let Some(note) = note {
+            commit.set_payload(note);
+        }
+        commit.commit().map_err(failed)?;
+        Ok(())
+    }
+
+    /// Waits for what tantivy merges behind the commits.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.writer.wait_merging_threads().map_err(failed)
     }
 }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::db::{self, Sync};
+use super::db::{self, Sync};
 use crate::{Result, StoreError};
 
 /// Writes that may wait.

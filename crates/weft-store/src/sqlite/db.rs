@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use super::schema;
+use crate::{Result, StoreError};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-
-use crate::{Result, StoreError, schema};
 
 pub(crate) const TRUTH_FILE: &str = "weft.db";
 pub(crate) const INDEX_FILE: &str = "index.db";

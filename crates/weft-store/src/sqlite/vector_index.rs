@@ -4,26 +4,30 @@
 //! younger than the last segment are the tail, read from the database and scored exactly. Both are
 //! published together behind an atomic pointer, so a search never waits for a writer.
 
+use super::SqliteStore;
+use super::documents::conditions;
+use super::models::from_blob;
+use crate::codes::{Query, Segment, dot};
+use crate::documents::merge_nearest;
+use crate::{Filter, ModelInfo, Result, StoreError};
+use arc_swap::ArcSwap;
+use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
-use rusqlite::{Connection, params};
-
-use crate::codes::{Query, Segment, dot};
-use crate::documents::Filter;
-use crate::models::{ModelInfo, from_blob};
-use crate::{Result, Store, StoreError};
-
 /// Rows of a full segment.
 const SEGMENT_ROWS: usize = 65_536;
+
 /// A tail of this many rows is packed.
 const TAIL_ROWS: usize = 4_096;
+
 /// Candidates taken by Hamming distance, at least.
 const MIN_CANDIDATES: usize = 2_000;
+
 /// Candidates a wanted hit, taken by Hamming distance.
 const CANDIDATES_PER_HIT: usize = 200;
+
 /// Candidates rescored exactly beyond the wanted hits: some may have lost their document.
 const EXACT_EXTRA: usize = 40;
 
@@ -162,13 +166,6 @@ impl VectorIndexes {
     }
 }
 
-/// Keeps the best `n` by score.
-fn best(mut hits: Vec<(i64, f32)>, n: usize) -> Vec<(i64, f32)> {
-    hits.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    hits.truncate(n);
-    hits
-}
-
 impl Snapshot {
     /// Ids of the rows nearest to the query, by approximate score, within `allowed` where given.
     ///
@@ -184,7 +181,10 @@ impl Snapshot {
                 hits.push((*id, dot(query, v)));
             }
         }
-        best(hits, n).into_iter().map(|h| h.0).collect()
+        merge_nearest(vec![hits], n)
+            .into_iter()
+            .map(|h| h.0)
+            .collect()
     }
 
     fn scan_allowed(&self, q: &Query, ids: &[i64]) -> Vec<(i64, f32)> {
@@ -231,14 +231,23 @@ impl Snapshot {
     }
 }
 
-impl Store {
-    /// Documents nearest to a query vector: document and cosine similarity of its best piece, best
-    /// first. `chunks` nearest pieces are looked at. A filter decides which rows are scanned, so
-    /// it never costs hits.
-    ///
-    /// # Errors
-    /// [`StoreError::QueryDimensions`] where the vector has another size than the stored ones.
-    pub fn nearest(
+/// The vectors of the documents that a filter lets through, ascending.
+fn allowed_ids(c: &Connection, model: i64, filter: &Filter) -> Result<Vec<i64>> {
+    let (clause, values) = conditions(filter);
+    let mut q = c.prepare_cached(&format!(
+        "SELECT v.id FROM documents d JOIN vectors v ON v.model_id = ? AND v.hash = d.hash
+         WHERE {clause}"
+    ))?;
+    let bound = std::iter::once(&model as &dyn rusqlite::ToSql).chain(values.iter().map(|v| &**v));
+    let rows = q.query_map(rusqlite::params_from_iter(bound), |r| r.get(0))?;
+    let mut ids: Vec<i64> = rows.collect::<Result<_, _>>()?;
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+impl SqliteStore {
+    pub(super) fn nearest_rows(
         &self,
         model: &ModelInfo,
         query: &[f32],
@@ -260,7 +269,7 @@ impl Store {
                 Some(allowed_ids(c, model.id, filter)?)
             };
             let ids = snapshot.candidates(query, allowed.as_deref(), chunks + EXACT_EXTRA);
-            let (clause, values) = filter.sql();
+            let (clause, values) = conditions(filter);
             let mut vector = c.prepare_cached("SELECT vector, hash FROM vectors WHERE id = ?1")?;
             let mut docs = c.prepare_cached(&format!(
                 "SELECT d.id FROM documents d WHERE d.hash = ? AND {clause}"
@@ -297,9 +306,7 @@ impl Store {
         })
     }
 
-    /// Packs the tail of a model's vectors into segments where it has grown; one process at a time.
-    /// Returns the number of rows packed.
-    pub fn pack_vectors(&self, model: &ModelInfo) -> Result<usize> {
+    pub(super) fn pack_rows(&self, model: &ModelInfo) -> Result<usize> {
         let dir = self.vectors.dir.clone();
         std::fs::create_dir_all(&dir)?;
         let lock = std::fs::File::create(dir.join("lock"))?;
@@ -315,7 +322,9 @@ impl Store {
         }
         Ok(packed)
     }
+}
 
+impl SqliteStore {
     fn pack_once(&self, model: &ModelInfo, dir: &Path) -> Result<Option<usize>> {
         let id = model.id;
         let plan = self.readers.with(|c| {
@@ -392,19 +401,4 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// The vectors of the documents that a filter lets through, ascending.
-fn allowed_ids(c: &Connection, model: i64, filter: &Filter) -> Result<Vec<i64>> {
-    let (clause, values) = filter.sql();
-    let mut q = c.prepare_cached(&format!(
-        "SELECT v.id FROM documents d JOIN vectors v ON v.model_id = ? AND v.hash = d.hash
-         WHERE {clause}"
-    ))?;
-    let bound = std::iter::once(&model as &dyn rusqlite::ToSql).chain(values.iter().map(|v| &**v));
-    let rows = q.query_map(rusqlite::params_from_iter(bound), |r| r.get(0))?;
-    let mut ids: Vec<i64> = rows.collect::<Result<_, _>>()?;
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
 }

@@ -4,85 +4,15 @@
 //! embedded once however many spans hold it. **Invariant.** A vector always stands under the
 //! identity of its model, and a search reads one model's vectors only.
 
+use super::SqliteStore;
+use crate::{
+    Document, EmbedReport, FailureRow, Filter, Lease, ModelInfo, PendingText, Result, StoreError,
+    StoredVectors, Vectors,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 use weft_core::time::Micros;
 
-use crate::{Result, Store, StoreError};
-
 const META_DIMENSIONS: &str = "span_embeddings.dimensions";
-
-/// A model whose vectors the store holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelInfo {
-    /// Row id.
-    pub id: i64,
-    /// Provider and name.
-    pub identity: String,
-    /// Length of its vectors.
-    pub dimensions: usize,
-}
-
-/// A text that waits to be embedded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingText {
-    /// Document.
-    pub id: i64,
-    /// Its text.
-    pub text: String,
-    /// SHA-256 of the text.
-    pub hash: [u8; 32],
-    /// Whether vectors of this text exist already.
-    pub has_vectors: bool,
-    /// Whether embedding this text failed for good.
-    pub has_failed: bool,
-}
-
-/// What an embed pass did; the members of `tapes dev embed-spans`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct EmbedReport {
-    /// Eligible spans.
-    pub scanned: u64,
-    /// Spans whose vectors were written.
-    pub embedded: u64,
-    /// Spans that had vectors of this model already.
-    pub up_to_date: u64,
-    /// Spans without text.
-    pub empty: u64,
-    /// Spans that failed for good before.
-    pub poisoned: u64,
-    /// Spans that were split.
-    pub chunked: u64,
-    /// Vectors written.
-    pub chunk_rows: u64,
-    /// Texts that the provider found too long.
-    pub oversized: u64,
-    /// Spans that could not be embedded in this pass.
-    pub failed: u64,
-    /// Vectors and failures removed because nothing refers to them.
-    pub pruned: u64,
-}
-
-/// A text's vectors, in the order of its pieces.
-#[derive(Clone, Debug)]
-pub struct StoredVectors {
-    /// SHA-256 of the text.
-    pub hash: [u8; 32],
-    /// One vector a piece.
-    pub chunks: Vec<Vec<f32>>,
-}
-
-/// Why a text cannot be embedded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FailureRow {
-    /// SHA-256 of the text.
-    pub hash: [u8; 32],
-    /// `too_large`, `oversize`, `api_400`, …
-    pub reason: String,
-    /// The provider's words.
-    pub detail: String,
-    /// Estimated or reported tokens; 0 = unknown.
-    pub tokens: u64,
-}
 
 pub(crate) fn to_blob(v: &[f32]) -> Vec<u8> {
     v.iter().flat_map(|x| x.to_le_bytes()).collect()
@@ -103,12 +33,8 @@ fn stored_dimensions(c: &Connection) -> Result<Option<usize>> {
     Ok(have.and_then(|h| h.parse().ok()))
 }
 
-impl Store {
-    /// Prepares the store for a model's vectors.
-    ///
-    /// # Errors
-    /// [`StoreError::Dimensions`] where vectors of another size are stored.
-    pub fn ensure_schema(&self, identity: &str, dimensions: usize) -> Result<ModelInfo> {
+impl Vectors for SqliteStore {
+    fn ensure_schema(&self, identity: &str, dimensions: usize) -> Result<ModelInfo> {
         let identity = identity.to_owned();
         if let Some(m) = self.model(&identity, dimensions)? {
             return Ok(m);
@@ -144,8 +70,7 @@ impl Store {
         })
     }
 
-    /// A model that [`Self::ensure_schema`] has prepared with this size.
-    pub fn model(&self, identity: &str, dimensions: usize) -> Result<Option<ModelInfo>> {
+    fn model(&self, identity: &str, dimensions: usize) -> Result<Option<ModelInfo>> {
         self.readers.with(|c| {
             Ok(c.prepare_cached(
                 "SELECT id FROM models WHERE identity = ?1 AND dimensions = ?2
@@ -162,19 +87,18 @@ impl Store {
         })
     }
 
-    /// Size of the stored vectors; `None` where [`Self::ensure_schema`] has never run.
-    pub fn embedding_dimensions(&self) -> Result<Option<usize>> {
+    fn embedding_dimensions(&self) -> Result<Option<usize>> {
         self.readers.with(stored_dimensions)
     }
 
-    /// Documents after `after` that this model has not settled, by id.
-    pub fn pending_texts(
+    fn claim_texts(
         &self,
         model: &ModelInfo,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<PendingText>> {
-        self.readers.with(|c| {
+        _: &Lease<'_>,
+    ) -> Result<(Vec<PendingText>, Option<i64>)> {
+        let page: Vec<PendingText> = self.readers.with(|c| {
             let mut q = c.prepare_cached(
                 "SELECT d.id, d.user_text, d.assistant_text, d.hash,
                    EXISTS (SELECT 1 FROM vectors v WHERE v.model_id = ?1 AND v.hash = d.hash),
@@ -186,7 +110,7 @@ impl Store {
             let rows = q.query_map(params![model.id, after, limit as i64], |r| {
                 Ok(PendingText {
                     id: r.get(0)?,
-                    text: super::documents::Document {
+                    text: Document {
                         user_text: r.get(1)?,
                         assistant_text: r.get(2)?,
                         ..Default::default()
@@ -198,11 +122,12 @@ impl Store {
                 })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)
-        })
+        })?;
+        let last = page.last().map(|p| p.id);
+        Ok((page, last))
     }
 
-    /// Whether an embed pass with this model has anything to do.
-    pub fn embed_waiting(&self, model: &ModelInfo) -> Result<bool> {
+    fn embed_waiting(&self, model: &ModelInfo) -> Result<bool> {
         self.readers.with(|c| {
             Ok(c.prepare_cached(
                 "SELECT EXISTS (SELECT 1 FROM documents WHERE hash IS NOT NULL AND embed_model < ?1)
@@ -214,8 +139,7 @@ impl Store {
         })
     }
 
-    /// Counts of eligible documents before a pass: scanned, empty, settled with vectors, settled by failure.
-    pub fn embed_counts(&self, model: &ModelInfo) -> Result<EmbedReport> {
+    fn embed_counts(&self, model: &ModelInfo) -> Result<EmbedReport> {
         self.readers.with(|c| {
             let one = |sql: &str| -> Result<u64> {
                 Ok(c.prepare_cached(sql)?.query_row([model.id], |r| r.get(0))?)
@@ -236,8 +160,7 @@ impl Store {
         })
     }
 
-    /// Stores vectors and failures, and marks the documents as settled, in one transaction.
-    pub fn store_vectors(
+    fn store_vectors(
         &self,
         model: &ModelInfo,
         vectors: Vec<StoredVectors>,
@@ -289,9 +212,7 @@ impl Store {
         })
     }
 
-    /// Removes vectors and failures that no document refers to, and those of other models once this
-    /// one has settled everything; returns how many rows went.
-    pub fn prune_vectors(&self, model: &ModelInfo) -> Result<u64> {
+    fn prune_vectors(&self, model: &ModelInfo) -> Result<u64> {
         let waiting: bool = self.readers.with(|c| {
             Ok(c.query_row(
                 "SELECT EXISTS (SELECT 1 FROM removed_documents WHERE vectors_done = 0)
@@ -332,5 +253,19 @@ impl Store {
             }
             Ok(gone as u64)
         })
+    }
+
+    fn nearest(
+        &self,
+        model: &ModelInfo,
+        query: &[f32],
+        filter: &Filter,
+        chunks: usize,
+    ) -> Result<Vec<(i64, f32)>> {
+        self.nearest_rows(model, query, filter, chunks)
+    }
+
+    fn pack_vectors(&self, model: &ModelInfo) -> Result<usize> {
+        self.pack_rows(model)
     }
 }

@@ -1,0 +1,326 @@
+//! Raw turns and the derive queue: the truth as it comes in, and who works on what.
+
+use postgres::Row;
+
+use super::PgStore;
+use super::pool::{Conn, PgResult};
+use super::sessions;
+use super::types::{At, Json, json, object, text, value};
+use weft_core::time::Micros;
+
+use crate::{
+    ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, Result, SessionKey, StoredTurn,
+    TurnIndex, Turns,
+};
+
+/// Inserts a turn, its session row and its queue mark; false where the request id is known.
+fn insert(c: &mut Conn, org: uuid::Uuid, t: &NewTurn) -> PgResult<bool> {
+    let request = t.raw_request.as_deref().map(json);
+    let response = t.response.as_deref().map(json);
+    let meta = json(&t.meta);
+    let envelope = t.session_envelope.as_deref().map(json);
+    let verbatim: Vec<Option<&str>> = vec![
+        request.as_ref().and_then(|j| j.1),
+        response.as_ref().and_then(|j| j.1),
+        meta.1,
+        envelope.as_ref().and_then(|j| j.1),
+    ];
+    let verbatim = verbatim.iter().any(Option::is_some).then_some(verbatim);
+    let inserted = c.run(
+        "INSERT INTO raw_turns (org_id, source, provider, agent_name, harness_id, harness_session_id,
+           request_id, raw_request, response, meta, session_envelope, received_at, raw_response,
+           raw_response_encoding, raw_response_dropped, verbatim)
+         VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16)
+         ON CONFLICT (org_id, request_id) WHERE request_id <> '' DO NOTHING",
+        &[
+            &org,
+            &t.source,
+            &text(&t.provider),
+            &text(&t.agent_name),
+            &text(&t.harness_id),
+            &text(&t.harness_session_id),
+            &text(&t.request_id),
+            &request.map(|j| j.0),
+            &response.map(|j| j.0),
+            &meta.0,
+            &envelope.map(|j| j.0),
+            &At(t.received_at),
+            &t.raw_response,
+            &text(&t.raw_response_encoding),
+            &t.raw_response_dropped,
+            &verbatim,
+        ],
+    )? > 0;
+    if let Some(s) = &t.session {
+        sessions::upsert(c, org, s)?;
+    }
+    // An import that brings nothing new leaves nothing to derive; a turn sent twice may be a
+    // repair and is derived again, as clients expect.
+    if (inserted || t.source != "import") && !t.harness_session_id.is_empty() {
+        c.run(
+            "INSERT INTO derive_queue (org_id, harness_id, harness_session_id, dirtied_at, first_dirtied_at)
+             VALUES ($1, $2, $3, $4, $4)
+             ON CONFLICT (org_id, harness_id, harness_session_id) DO UPDATE SET dirtied_at =
+               greatest(excluded.dirtied_at, derive_queue.dirtied_at + interval '1 microsecond')",
+            &[
+                &org,
+                &text(&t.harness_id),
+                &text(&t.harness_session_id),
+                &At(t.received_at),
+            ],
+        )?;
+    }
+    Ok(inserted)
+}
+
+/// A payload: the text as it came where `jsonb` could not hold it.
+fn payload(
+    r: &Row,
+    column: usize,
+    verbatim: &Option<Vec<Option<String>>>,
+    at: usize,
+) -> serde_json::Value {
+    match verbatim.as_ref().and_then(|v| v.get(at)?.as_deref()) {
+        Some(text) => serde_json::from_str(text).unwrap_or_default(),
+        None => value(r.get::<_, Option<Json<'static>>>(column)),
+    }
+}
+
+fn entry(r: &Row) -> QueueEntry {
+    QueueEntry {
+        key: SessionKey {
+            harness_id: r.get(0),
+            harness_session_id: r.get(1),
+        },
+        dirtied_at: r.get::<_, At>(2).0,
+    }
+}
+
+impl Turns for PgStore {
+    fn insert_turn(&self, turn: NewTurn) -> Result<bool> {
+        let repeatable = !turn.request_id.is_empty();
+        self.pool
+            .transaction(repeatable, |c| insert(c, self.org, &turn))
+    }
+
+    fn insert_turns(&self, turns: Vec<NewTurn>) -> Result<usize> {
+        let repeatable = turns.iter().all(|t| !t.request_id.is_empty());
+        self.pool.transaction(repeatable, |c| {
+            let mut new = 0;
+            for t in &turns {
+                new += usize::from(insert(c, self.org, t)?);
+            }
+            Ok(new)
+        })
+    }
+
+    fn turn_index(&self, key: &SessionKey) -> Result<Vec<TurnIndex>> {
+        self.pool.read(|c| {
+            let rows = c.rows(
+                "SELECT id, source, meta, received_at FROM raw_turns
+                 WHERE org_id = $1 AND harness_session_id = $2 AND harness_id = $3 ORDER BY id",
+                &[&self.org, &key.harness_session_id, &key.harness_id],
+            )?;
+            Ok(rows
+                .into_iter()
+                .map(|r| TurnIndex {
+                    id: r.get(0),
+                    source: r.get(1),
+                    meta: object(r.get(2)),
+                    received_at: r.get::<_, At>(3).0,
+                })
+                .collect())
+        })
+    }
+
+    fn turn(&self, id: i64) -> Result<Option<StoredTurn>> {
+        self.pool.read(|c| {
+            let row = c.row(
+                "SELECT id, source, provider, request_id, raw_request, response, meta,
+                   session_envelope, received_at, raw_response, raw_response_encoding,
+                   raw_response_dropped, verbatim
+                 FROM raw_turns WHERE org_id = $1 AND id = $2",
+                &[&self.org, &id],
+            )?;
+            Ok(row.map(|r| {
+                let verbatim: Option<Vec<Option<String>>> = r.get(12);
+                let as_object = |v: serde_json::Value| match v {
+                    serde_json::Value::Object(o) => o,
+                    _ => serde_json::Map::new(),
+                };
+                StoredTurn {
+                    id: r.get(0),
+                    source: r.get(1),
+                    provider: r.get(2),
+                    request_id: r.get(3),
+                    raw_request: payload(&r, 4, &verbatim, 0),
+                    response: payload(&r, 5, &verbatim, 1),
+                    meta: as_object(payload(&r, 6, &verbatim, 2)),
+                    session_envelope: as_object(payload(&r, 7, &verbatim, 3)),
+                    received_at: r.get::<_, At>(8).0,
+                    raw_response: r.get(9),
+                    raw_response_encoding: r.get(10),
+                    raw_response_dropped: r.get(11),
+                }
+            }))
+        })
+    }
+
+    fn raw_turns(&self, key: &SessionKey) -> Result<Vec<RawTurnInfo>> {
+        self.pool.read(|c| {
+            let rows = c.rows(
+                "SELECT id, source, provider, agent_name, request_id, received_at, meta,
+                   coalesce(length(raw_request::text), 0)::bigint, coalesce(length(response::text), 0)::bigint
+                 FROM raw_turns
+                 WHERE org_id = $1 AND harness_session_id = $2 AND harness_id = $3 ORDER BY id",
+                &[&self.org, &key.harness_session_id, &key.harness_id],
+            )?;
+            Ok(rows
+                .into_iter()
+                .map(|r| RawTurnInfo {
+                    id: r.get(0),
+                    source: r.get(1),
+                    provider: r.get(2),
+                    agent_name: r.get(3),
+                    request_id: r.get(4),
+                    received_at: r.get::<_, At>(5).0,
+                    meta: value(r.get(6)),
+                    request_chars: r.get(7),
+                    response_chars: r.get(8),
+                })
+                .collect())
+        })
+    }
+
+    fn count_turns(&self) -> Result<u64> {
+        self.pool.read(|c| {
+            let r = c.row(
+                "SELECT count(*) FROM raw_turns WHERE org_id = $1",
+                &[&self.org],
+            )?;
+            Ok(r.map_or(0, |r| r.get::<_, i64>(0)) as u64)
+        })
+    }
+
+    fn claim_derivations(
+        &self,
+        quiet_before: Micros,
+        dirty_before: Micros,
+        limit: usize,
+        lease: &Lease<'_>,
+    ) -> Result<Vec<QueueEntry>> {
+        let pages =
+            "FROM derive_queue WHERE org_id = $1 AND (dirtied_at <= $2 OR first_dirtied_at <= $3)
+             AND lease_until <= clock_timestamp() ORDER BY dirtied_at LIMIT $4";
+        self.pool.write(|c| {
+            let rows = c.rows(
+                &format!(
+                    "WITH free AS (SELECT harness_id, harness_session_id {pages} FOR UPDATE SKIP LOCKED)
+                     UPDATE derive_queue q SET lease_owner = $5,
+                       lease_until = clock_timestamp() + $6 * interval '1 microsecond'
+                     FROM free WHERE q.org_id = $1 AND q.harness_id = free.harness_id
+                       AND q.harness_session_id = free.harness_session_id
+                     RETURNING q.harness_id, q.harness_session_id, q.dirtied_at"
+                ),
+                &[
+                    &self.org,
+                    &At(quiet_before),
+                    &At(dirty_before),
+                    &(limit as i64),
+                    &lease.owner,
+                    &(lease.micros as f64),
+                ],
+            )?;
+            let mut claimed: Vec<QueueEntry> = rows.iter().map(entry).collect();
+            claimed.sort_by_key(|e| e.dirtied_at);
+            Ok(claimed)
+        })
+    }
+
+    fn queue_depth(&self) -> Result<u64> {
+        self.pool.read(|c| {
+            let r = c.row(
+                "SELECT count(*) FROM derive_queue WHERE org_id = $1",
+                &[&self.org],
+            )?;
+            Ok(r.map_or(0, |r| r.get::<_, i64>(0)) as u64)
+        })
+    }
+
+    fn dequeue(&self, e: &QueueEntry) -> Result<bool> {
+        let key: super::pool::Params<'_> = &[
+            &self.org,
+            &e.key.harness_id,
+            &e.key.harness_session_id,
+            &At(e.dirtied_at),
+        ];
+        self.pool.write(|c| {
+            let gone = c.run(
+                "DELETE FROM derive_queue WHERE org_id = $1 AND harness_id = $2
+                   AND harness_session_id = $3 AND dirtied_at = $4",
+                key,
+            )? > 0;
+            if !gone {
+                c.run(
+                    "UPDATE derive_queue SET lease_until = '-infinity', lease_owner = ''
+                     WHERE org_id = $1 AND harness_id = $2 AND harness_session_id = $3 AND dirtied_at <> $4",
+                    key,
+                )?;
+            }
+            Ok(gone)
+        })
+    }
+
+    fn put_back(&self, e: &QueueEntry, now: Micros) -> Result<()> {
+        self.pool.write(|c| {
+            c.run(
+                "UPDATE derive_queue SET lease_until = '-infinity', lease_owner = '',
+                   dirtied_at = greatest($4, dirtied_at + interval '1 microsecond')
+                 WHERE org_id = $1 AND harness_id = $2 AND harness_session_id = $3",
+                &[
+                    &self.org,
+                    &e.key.harness_id,
+                    &e.key.harness_session_id,
+                    &At(now),
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    fn sweep_queue(&self, since: Micros, now: Micros) -> Result<u64> {
+        self.pool.write(|c| {
+            Ok(c.run(
+                "INSERT INTO derive_queue (org_id, harness_id, harness_session_id, dirtied_at, first_dirtied_at)
+                 SELECT DISTINCT org_id, harness_id, harness_session_id, $3::timestamptz, $3::timestamptz
+                 FROM raw_turns
+                 WHERE org_id = $1 AND received_at >= $2 AND harness_session_id <> ''
+                 ON CONFLICT DO NOTHING",
+                &[&self.org, &At(since), &At(now)],
+            )?)
+        })
+    }
+
+    fn renew_leases(&self, lease: &Lease<'_>) -> Result<()> {
+        self.pool.write(|c| {
+            let until = "clock_timestamp() + $3 * interval '1 microsecond'";
+            for sql in [
+                format!("UPDATE derive_queue SET lease_until = {until} WHERE org_id = $1 AND lease_owner = $2"),
+                format!("UPDATE embed_leases SET until = {until} WHERE org_id = $1 AND owner = $2"),
+            ] {
+                c.run(&sql, &[&self.org, &lease.owner, &(lease.micros as f64)])?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Imports for PgStore {
+    fn import_mark(&self, path: &str) -> Result<Option<ImportMark>> {
+        self.local.import_mark(path)
+    }
+
+    fn set_import_mark(&self, path: &str, mark: ImportMark, now: Micros) -> Result<()> {
+        self.local.set_import_mark(path, mark, now)
+    }
+}

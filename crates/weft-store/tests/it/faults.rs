@@ -1,0 +1,315 @@
+//! What befalls a database server: each time every acknowledged turn is there afterwards, once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weft_store::{PgStore, StoreError};
+use weft_testkit::own_postgres;
+
+use crate::support::{key, lease, on, session, shared, turn};
+
+#[test]
+fn a_database_that_does_not_answer_is_told_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let began = Instant::now();
+    for (dsn, kind) in [
+        (
+            "postgres://u@127.0.0.1:1/db?sslmode=disable",
+            "does not answer",
+        ),
+        ("postgres://u@127.0.0.1:1/db", "does not answer"),
+        ("postgres://", "invalid PostgreSQL DSN"),
+    ] {
+        let e = PgStore::open(dsn, dir.path()).expect_err("nothing there");
+        assert!(e.to_string().contains(kind), "{e}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(8));
+    let Some(server) = weft_testkit::postgres() else {
+        return;
+    };
+    let e = PgStore::open(&server.dsn("nowhere"), dir.path()).expect_err("no database");
+    assert!(
+        matches!(e, StoreError::Refused(_)) && e.hint().is_some(),
+        "{e}"
+    );
+    let e = PgStore::open(
+        &format!("postgres://nobody@127.0.0.1:{}/postgres", server.port()),
+        dir.path(),
+    )
+    .expect_err("no such user");
+    assert!(matches!(e, StoreError::Refused(_)), "{e}");
+}
+
+#[test]
+fn a_restart_under_load_loses_nothing_that_was_acknowledged() {
+    let Some(mut server) = own_postgres(&[("fsync", "on")]) else {
+        return;
+    };
+    let dsn = server.database().unwrap();
+    let h = on(&dsn);
+    let stop = AtomicBool::new(false);
+    let acknowledged: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|t| {
+                let (store, stop) = (h.store.clone(), &stop);
+                scope.spawn(move || {
+                    let mut done = Vec::new();
+                    for n in 0.. {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let id = format!("r{t}-{n}");
+                        // A client that was told nothing sends the turn again.
+                        while store.insert_turn(turn(&format!("s{t}"), &id, n)).is_err() {
+                            if stop.load(Ordering::Relaxed) {
+                                return done;
+                            }
+                            std::thread::sleep(Duration::from_millis(20));
+                        }
+                        done.push(id);
+                    }
+                    done
+                })
+            })
+            .collect();
+        for round in 0..4 {
+            std::thread::sleep(Duration::from_millis(400));
+            server.stop(round % 2 == 0);
+            std::thread::sleep(Duration::from_millis(100));
+            server.start_again().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(400));
+        stop.store(true, Ordering::Relaxed);
+        workers
+            .into_iter()
+            .flat_map(|w| w.join().unwrap())
+            .collect()
+    });
+    let mut stored: Vec<String> = (0..4)
+        .flat_map(|t| h.store.raw_turns(&key(&format!("s{t}"))).unwrap())
+        .map(|t| t.request_id)
+        .collect();
+    let rows = stored.len();
+    stored.sort();
+    stored.dedup();
+    assert_eq!(rows, stored.len(), "a turn is stored twice");
+    let lost: Vec<&String> = acknowledged
+        .iter()
+        .filter(|id| stored.binary_search(id).is_err())
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "{} of {} lost: {lost:?}",
+        lost.len(),
+        acknowledged.len()
+    );
+    assert!(acknowledged.len() > 50, "{}", acknowledged.len());
+}
+
+#[test]
+fn a_reached_connection_limit_is_busy_and_passes() {
+    let Some(server) = own_postgres(&[
+        ("max_connections", "8"),
+        ("superuser_reserved_connections", "2"),
+    ]) else {
+        return;
+    };
+    let dsn = server.database().unwrap();
+    server
+        .psql("postgres", "CREATE ROLE app LOGIN SUPERUSER")
+        .unwrap();
+    server
+        .psql("postgres", "ALTER ROLE app NOSUPERUSER")
+        .unwrap();
+    server
+        .psql(
+            &dsn,
+            "GRANT ALL ON SCHEMA public TO app; GRANT CREATE ON DATABASE t0 TO app",
+        )
+        .unwrap();
+    let app = dsn.replace("weft@", "app@");
+    let h = on(&app);
+    h.store.close_idle();
+    // Others hold every connection for a while.
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            let (server, app) = (&server, &app);
+            scope.spawn(move || {
+                let _ = server.psql(app, "SELECT pg_sleep(3)");
+            });
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let dir = tempfile::tempdir().unwrap();
+        let began = Instant::now();
+        // What waits long enough gets one.
+        h.store.insert_turn(turn("s", "r1", 1)).unwrap();
+        assert!(began.elapsed() > Duration::from_millis(500));
+        drop(dir);
+    });
+    server
+        .psql(&dsn, "ALTER ROLE app CONNECTION LIMIT 0")
+        .unwrap();
+    h.store.close_idle();
+    let e = h.store.insert_turn(turn("s", "r2", 1)).expect_err("full");
+    assert!(
+        matches!(&e, StoreError::Busy(t) if t.contains("connection limit")),
+        "{e}"
+    );
+    assert!(e.is_write_only() && e.hint().is_some());
+    server
+        .psql(&dsn, "ALTER ROLE app CONNECTION LIMIT -1")
+        .unwrap();
+    h.store.insert_turn(turn("s", "r2", 1)).unwrap();
+    assert_eq!(h.store.count_turns().unwrap(), 2);
+}
+
+#[test]
+fn a_statement_that_takes_too_long_is_stopped_and_told() {
+    let Some((h, dsn)) = shared() else { return };
+    h.store.insert_turn(turn("s", "r1", 1)).unwrap();
+    let server = weft_testkit::postgres().unwrap();
+    let hurried = on(&format!("{dsn}&options=-c%20statement_timeout=400"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            server.psql(&dsn, "BEGIN; LOCK TABLE raw_turns IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT").unwrap();
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let e = hurried
+            .store
+            .insert_turn(turn("s", "r2", 1))
+            .expect_err("locked");
+        assert!(
+            matches!(&e, StoreError::Busy(t) if t.contains("timeout")),
+            "{e}"
+        );
+        // Whoever has the time gets through.
+        h.store.insert_turn(turn("s", "r3", 1)).unwrap();
+    });
+    hurried.store.insert_turn(turn("s", "r2", 1)).unwrap();
+    assert_eq!(h.store.count_turns().unwrap(), 3);
+}
+
+#[test]
+fn deadlocks_are_tried_again() {
+    let Some((h, dsn)) = shared() else { return };
+    let server = weft_testkit::postgres().unwrap();
+    let quick = on(&format!("{dsn}&options=-c%20deadlock_timeout=20"));
+    let names = ["a", "b", "c"];
+    for n in names {
+        h.store.upsert_session(session(n, "", 1)).unwrap();
+    }
+    // Every transaction takes three rows, in its own order.
+    let orders = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]];
+    std::thread::scope(|scope| {
+        for order in orders {
+            let store = quick.store.clone();
+            scope.spawn(move || {
+                for round in 0..60 {
+                    let turns = order
+                        .iter()
+                        .map(|i| turn(names[*i], &format!("{order:?}-{round}-{i}"), round))
+                        .collect();
+                    assert_eq!(store.insert_turns(turns).unwrap(), 3);
+                }
+            });
+        }
+    });
+    assert_eq!(h.store.count_turns().unwrap(), 4 * 60 * 3);
+    let deadlocks = server.psql(&dsn, "SELECT pg_stat_force_next_flush(); SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").unwrap();
+    let n: u64 = deadlocks.lines().last().unwrap().parse().unwrap();
+    assert!(n > 0, "no deadlock happened: the test shows nothing");
+}
+
+/// A folder of a few megabytes; `None` where this machine does not let a test mount one.
+fn small_disk() -> Option<std::path::PathBuf> {
+    let dir = std::env::temp_dir().join(format!("weft-small-disk-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=24m,mode=0777", "tmpfs"])
+        .arg(&dir)
+        .status()
+        .is_ok_and(|s| s.success());
+    if !mounted {
+        weft_testkit::skipped("a small disk cannot be mounted here");
+        return None;
+    }
+    Some(dir)
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
+    let Some(disk) = small_disk() else { return };
+    let unmount = || {
+        let _ = std::process::Command::new("umount")
+            .arg("-l")
+            .arg(&disk)
+            .status();
+        let _ = std::fs::remove_dir(&disk);
+    };
+    let Some((h, dsn)) = shared() else {
+        unmount();
+        return;
+    };
+    let server = weft_testkit::postgres().unwrap();
+    let place = disk.join("space");
+    std::fs::create_dir_all(&place).unwrap();
+    let _ = std::process::Command::new("chown")
+        .arg("65534:65534")
+        .arg(&place)
+        .status();
+    server
+        .psql(
+            &dsn,
+            &format!("CREATE TABLESPACE small LOCATION '{}'", place.display()),
+        )
+        .unwrap();
+    for t in ["raw_turns", "sessions", "derive_queue"] {
+        server
+            .psql(&dsn, &format!("ALTER TABLE {t} SET TABLESPACE small"))
+            .unwrap();
+    }
+    let mut acknowledged = 0;
+    let mut told = None;
+    for n in 0..400 {
+        let mut t = turn("s", &format!("r{n}"), n);
+        // Bytes that do not compress.
+        let noise: Vec<u8> = (0..100_000_u64)
+            .map(|i| (i.wrapping_mul(i + 7 + n as u64) >> 7) as u8)
+            .collect();
+        t.raw_response = Some(noise);
+        match h.store.insert_turn(t) {
+            Ok(_) => acknowledged += 1,
+            Err(e) => {
+                told = Some(e);
+                break;
+            }
+        }
+    }
+    let e = told.unwrap();
+    assert!(
+        matches!(&e, StoreError::Full(_)) && e.is_write_only(),
+        "{e}"
+    );
+    assert!(acknowledged > 20, "{acknowledged}");
+    assert_eq!(h.store.count_turns().unwrap(), acknowledged);
+    // Reading goes on, and so does writing once there is space.
+    assert_eq!(
+        h.store
+            .claim_derivations(1_000, 1_000, 1, &lease("x"))
+            .map(|c| c.len())
+            .unwrap_or(1),
+        1
+    );
+    server
+        .psql(&dsn, "ALTER TABLE raw_turns SET TABLESPACE pg_default")
+        .unwrap();
+    h.store.insert_turn(turn("s", "after", 1)).unwrap();
+    assert_eq!(h.store.count_turns().unwrap(), acknowledged + 1);
+    for t in ["sessions", "derive_queue"] {
+        server
+            .psql(&dsn, &format!("ALTER TABLE {t} SET TABLESPACE pg_default"))
+            .unwrap();
+    }
+    server.psql(&dsn, "DROP TABLESPACE small").unwrap();
+    unmount();
+}

@@ -1,0 +1,7 @@
+//! Both stores, side by side; what only the shared one can suffer is in `shared` and `faults`.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod faults;
+mod model;
+mod shared;
+mod support;
