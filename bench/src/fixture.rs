@@ -7,7 +7,8 @@ use anyhow::Result;
 use sha2::{Digest as _, Sha256};
 use weft_core::derive::Projection;
 use weft_core::span::Trace;
-use weft_engine::{Config, Document, EmbedOptions, Engine, SessionRow};
+use weft_engine::{Config, Document, EmbedOptions, Engine, SessionKey, SessionRow};
+use weft_store::NewSession;
 
 /// One text with its role and what came before it.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,19 @@ pub(crate) struct Turn {
     pub(crate) at: i64,
 }
 
+/// The id of a session of this name.
+pub(crate) fn session_id(name: &str) -> String {
+    let hash = weft_core::hash::sha256_hex(name.as_bytes());
+    format!(
+        "{}-{}-4{}-8{}-{}",
+        &hash[..8],
+        &hash[8..12],
+        &hash[12..15],
+        &hash[15..18],
+        &hash[18..30]
+    )
+}
+
 /// Opens an engine on an empty folder.
 pub(crate) fn engine(dir: &Path) -> Result<Arc<Engine>> {
     Ok(Engine::open(dir, Config::default())?)
@@ -26,9 +40,20 @@ pub(crate) fn engine(dir: &Path) -> Result<Arc<Engine>> {
 
 /// Writes the turns of one session, each as a trace of its own.
 pub(crate) fn write(engine: &Engine, session: &str, turns: &[Turn]) -> Result<()> {
+    let id = session_id(session);
+    let repository = format!("bench/{session}");
+    engine.store().upsert_session(NewSession {
+        new_id: id.clone(),
+        key: SessionKey {
+            harness_id: "bench".into(),
+            harness_session_id: session.into(),
+        },
+        repository: repository.clone(),
+        ..NewSession::default()
+    })?;
     let row = SessionRow {
-        id: session.into(),
-        repository: format!("bench/{session}"),
+        id,
+        repository,
         ..SessionRow::default()
     };
     let traces = turns
@@ -46,7 +71,7 @@ pub(crate) fn write(engine: &Engine, session: &str, turns: &[Turn]) -> Result<()
             let mut d = Document {
                 trace_id: format!("{session}/{}", t.id),
                 span_id: t.id.clone(),
-                session_id: session.into(),
+                session_id: row.id.clone(),
                 agent: "bench".into(),
                 repository: row.repository.clone(),
                 started_at: t.at,

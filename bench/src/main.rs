@@ -12,6 +12,7 @@ mod code;
 mod code_speed;
 mod decisions;
 mod fixture;
+mod postgres;
 mod quality;
 mod speed;
 
@@ -24,6 +25,7 @@ const USAGE: &str = "usage: cargo xtask bench <what>
                      first index, re-index, cold and warm search [default: 1000 10000]
   decisions [--tune] the 1,366 records: nDCG, recall and MRR by kind of question, over the pool and in
                      one's own repository, beside BM25 alone and vectors alone
+  postgres [ROWS …]  the shared store beside bare SQL and the embedded one [default: 10000 100000]
   quality            LoCoMo and BEAM: hybrid beside words alone and vectors alone
   speed [ROWS …]     ingest, derive, embed, search, cold start, sizes [default: 10000 100000]";
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Some("code") => code::run(&args[1..]),
         Some("code-speed") => code_speed::run(&args[1..]),
         Some("decisions") => decisions::run(&args[1..]),
+        Some("postgres") => postgres::run(&args[1..]),
         Some("quality") => quality::run(),
         Some("speed") => speed::run(&args[1..]),
         _ => {

@@ -16,7 +16,7 @@ use weft_engine::{Engine, Filter, Mode, SpanQuery};
 
 use crate::fixture::{self, Turn, percentiles};
 
-const WORDS: &str = "retry socket parser cache token schema thread queue index cursor lease shard \
+pub(crate) const WORDS: &str = "retry socket parser cache token schema thread queue index cursor lease shard \
     connection pool timeout backoff jitter daemon listener config logging redaction header request \
     response stream buffer decoder encoder segment vector keyword query ranking fusion snippet \
     session trace span turn prompt answer agent tool shell commit branch merge rebase conflict test \
@@ -32,7 +32,7 @@ const WORDS: &str = "retry socket parser cache token schema thread queue index c
     dns resolver certificate handshake cipher compression gzip zstd checksum digest signature verify";
 
 /// A small generator: the same rows in every run.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-fn text(r: &mut Random, words: &[&str], n: usize) -> String {
+pub(crate) fn text(r: &mut Random, words: &[&str], n: usize) -> String {
     let mut out = String::new();
     for _ in 0..n {
         // Squaring makes some words common and most of them rare.
@@ -69,16 +69,17 @@ fn weft() -> Result<PathBuf> {
 }
 
 /// A `weft serve …` process with its address.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     url: String,
 }
 
 impl Server {
-    fn start(dir: &Path, service: &str) -> Result<Self> {
+    pub(crate) fn start(dir: &Path, service: &str, dsn: &str) -> Result<Self> {
         let mut child = Command::new(weft()?)
             .args(["serve", service, "--listen", "127.0.0.1:0"])
             .env("WEFT_DATA_DIR", dir)
+            .env("WEFT_STORAGE_POSTGRES_DSN", dsn)
             .stderr(Stdio::piped())
             .spawn()?;
         let stderr = child.stderr.take().context("stderr")?;
@@ -122,7 +123,7 @@ impl Drop for Server {
     }
 }
 
-fn turn(i: usize, answer: &str) -> String {
+pub(crate) fn turn(i: usize, answer: &str) -> String {
     json!({
         "provider": "anthropic",
         "request": {"model": "claude-sonnet-4-5", "stream": true, "max_tokens": 100, "tools": [{"name": "Bash"}],
@@ -135,11 +136,12 @@ fn turn(i: usize, answer: &str) -> String {
     .to_string()
 }
 
-const INGEST_TIME: Duration = Duration::from_secs(4);
+pub(crate) const INGEST_TIME: Duration = Duration::from_secs(4);
 
-fn ingest(clients: usize, bodies: &[String]) -> Result<f64> {
+/// Turns a second that a server acknowledges to some clients.
+pub(crate) fn ingest(clients: usize, bodies: &[String], dsn: &str) -> Result<f64> {
     let dir = tempfile::tempdir()?;
-    let server = Server::start(dir.path(), "ingest")?;
+    let server = Server::start(dir.path(), "ingest", dsn)?;
     let url = format!("{}/v1/ingest", server.url);
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let start = Instant::now();
@@ -199,7 +201,10 @@ fn capture_table(r: &mut Random, words: &[&str]) -> Result<()> {
     println!("| clients | weft turns/s | bare SQLite, synchronous=FULL, rows/s | ratio |");
     println!("| --- | --- | --- | --- |");
     for clients in [1, 8] {
-        let (w, b) = (ingest(clients, &bodies)?, bare_inserts(clients, &bodies)?);
+        let (w, b) = (
+            ingest(clients, &bodies, "")?,
+            bare_inserts(clients, &bodies)?,
+        );
         println!(
             "| {clients} | {w:.0} | {b:.0} ({clients} a commit) | {:.2} |",
             w / b
@@ -247,7 +252,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// The tenth best exact score, and the time of the scan, ms.
-fn exact(matrix: &[f32], q: &[f32]) -> (f32, f64) {
+pub(crate) fn exact(matrix: &[f32], q: &[f32]) -> (f32, f64) {
     let start = Instant::now();
     let mut best: Vec<f32> = Vec::with_capacity(12);
     for row in matrix.chunks_exact(q.len()) {
@@ -292,7 +297,12 @@ fn bare_tantivy(dir: &Path, queries: &[String]) -> Result<Vec<f64>> {
     Ok(ms)
 }
 
-fn fill(engine: &Engine, r: &mut Random, words: &[&str], rows: usize) -> Result<Vec<f32>> {
+pub(crate) fn fill(
+    engine: &Engine,
+    r: &mut Random,
+    words: &[&str],
+    rows: usize,
+) -> Result<Vec<f32>> {
     const SESSION: usize = 10_000;
     let embedder = engine
         .embedder()
@@ -385,7 +395,7 @@ fn search_table(r: &mut Random, words: &[&str], rows: usize) -> Result<()> {
                 ..SpanQuery::default()
             };
             if scoped {
-                query.filter.sessions = vec!["s0".into()];
+                query.filter.sessions = vec![fixture::session_id("s0")];
             }
             let start = Instant::now();
             engine.search_spans(&query)?;
@@ -413,7 +423,7 @@ fn search_table(r: &mut Random, words: &[&str], rows: usize) -> Result<()> {
         }
     }
     row("cold `weft spans search`, start to exit", cold, "");
-    let server = Server::start(dir.path(), "api")?;
+    let server = Server::start(dir.path(), "api", "")?;
     for q in queries.iter().take(50) {
         let url = format!(
             "{}/v1/search/spans?mode=hybrid&query={}",

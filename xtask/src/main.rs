@@ -129,15 +129,19 @@ fn test() -> Result<()> {
         ],
     )?;
     run(cargo, &["test", "--workspace", "--locked"])?;
-    // The same tests of the engine against a real PostgreSQL: what conformance means here.
-    eprintln!("$ WEFT_TEST_STORE=postgres cargo test -p weft-engine --test it");
-    let status = Command::new(cargo)
-        .args(["test", "--locked", "-p", "weft-engine", "--test", "it"])
-        .env("WEFT_TEST_STORE", "postgres")
-        .current_dir(root())
-        .status()?;
-    if !status.success() {
-        bail!("the engine's tests on PostgreSQL failed: {status}");
+    // The same tests against a real PostgreSQL: what conformance means here.
+    for (package, filter) in [("weft-engine", ""), ("weft", "http::")] {
+        eprintln!("$ WEFT_TEST_STORE=postgres cargo test -p {package} --test it -- {filter}");
+        let status = Command::new(cargo)
+            .args([
+                "test", "--locked", "-p", package, "--test", "it", "--", filter,
+            ])
+            .env("WEFT_TEST_STORE", "postgres")
+            .current_dir(root())
+            .status()?;
+        if !status.success() {
+            bail!("the tests of {package} on PostgreSQL failed: {status}");
+        }
     }
     docs(true)
 }

@@ -15,6 +15,7 @@ pub mod everything;
 mod import;
 mod ingest;
 mod lease;
+mod migrate;
 mod search;
 pub mod show;
 mod status;
@@ -37,6 +38,7 @@ pub use derive::{DeriveOutcome, RunReport};
 pub use embed::{EmbedOptions, EmbedPassError};
 pub use import::{FileReport, ImportOptions, ImportReport, Roots, SampleReport};
 pub use ingest::{IngestError, TranscriptAck};
+pub use migrate::{MigrateError, MigrateReport};
 pub use search::{Answer, Degraded, Hit, Mode, SearchError, SpanQuery};
 pub use status::{Doctor, Status};
 pub use weft_capture::import::{Format, Skip};
@@ -45,7 +47,7 @@ pub use weft_core as core;
 pub use weft_store::{
     Check, Coverage, DoctorReport, Document, EmbedReport, Filter, LinkRow, ListQuery, RawTurnInfo,
     Role, Scope, SessionFull, SessionKey, SessionRow, SortField, SpanHit, SpanRow, StatsRow,
-    StoreError, Subagents, TokenRow, TraceRow,
+    StoreError, Subagents, TokenRow, TraceRow, redacted,
 };
 
 /// Everything that the doors need: a store, an embedder, a configuration.

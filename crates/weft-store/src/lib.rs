@@ -28,6 +28,7 @@ mod repositories;
 mod sessions;
 mod sqlite;
 mod tokens;
+mod transfer;
 mod turns;
 mod vectors;
 mod words;
@@ -54,6 +55,7 @@ pub use sessions::{
 };
 pub use sqlite::SqliteStore;
 pub use tokens::{Scope, TokenRow, Tokens};
+pub use transfer::Transfer;
 pub use turns::{
     ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, StoredTurn, TurnIndex, Turns,
 };
@@ -77,6 +79,7 @@ pub trait Store:
     + Imports
     + Repositories
     + Tokens
+    + Transfer
     + Upkeep
     + std::fmt::Debug
     + Send

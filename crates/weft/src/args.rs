@@ -42,7 +42,7 @@ pub(crate) struct Global {
     data_dir: Option<PathBuf>,
     /// Folder of config.toml [default: ~/.config/weft] [env: WEFT_CONFIG_DIR]
     #[arg(long, global = true, value_name = "DIR")]
-    config_dir: Option<PathBuf>,
+    pub(crate) config_dir: Option<PathBuf>,
     /// The shared store: postgres://USER@HOST/DATABASE, with pgvector [env: WEFT_STORAGE_POSTGRES_DSN]
     #[arg(long, global = true, value_name = "DSN")]
     postgres: Option<String>,
@@ -99,6 +99,9 @@ pub(crate) enum Command {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// Also ask this read API
+        #[arg(short, long, value_name = "URL")]
+        api_target: Option<String>,
     },
     /// Check the store; repair or rebuild what can be rebuilt
     Doctor(commands::doctor::Doctor),
@@ -110,11 +113,12 @@ pub(crate) enum Command {
     /// Maintenance of the derived parts
     #[command(subcommand)]
     Dev(commands::dev::Dev),
-    /// Check that everything a local server needs is there
-    Local {
-        #[arg(hide = true, value_parser = ["up", "status"], default_value = "up")]
-        action: String,
-    },
+    /// Move a store: embedded to PostgreSQL, or back
+    Migrate(commands::migrate::Migrate),
+    /// Write a configuration file to start from
+    Init(commands::init::Init),
+    /// PostgreSQL with pgvector and Ollama in Docker, and the settings to use them
+    Local(commands::local::Local),
     /// Links under which weft takes the command lines of other tools
     #[command(subcommand)]
     Alias(commands::alias::Alias),
@@ -278,9 +282,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
             };
             commands::mcp(&settings, profile)
         }
-        Command::Status { json } => {
+        Command::Status { json, api_target } => {
             commands::log(&settings, "warn")?;
-            commands::status::run(&settings, out, json)
+            commands::status::run(&settings, out, json, api_target.as_deref())
         }
         Command::Doctor(c) => {
             commands::log(&settings, "warn")?;
@@ -292,10 +296,12 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
             commands::log(&settings, "warn")?;
             commands::dev::run(c, settings, out)
         }
-        Command::Local { .. } => {
-            out.line("nothing to provision: the store and the model are part of weft")?;
-            commands::status::run(&settings, out, false)
+        Command::Migrate(c) => {
+            commands::log(&settings, "warn")?;
+            commands::migrate::run(&c, &settings, out)
         }
+        Command::Init(c) => commands::init::run(&c, &mut settings, out),
+        Command::Local(c) => commands::local::run(&c, &mut settings, out),
         Command::Alias(c) => commands::alias::run(&c, out),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -284,6 +284,16 @@ impl Settings {
         write_private(&self.config_path(), &self.file.to_string())
     }
 
+    /// Replaces the file as a whole by a text that has to be a configuration.
+    pub(crate) fn replace(&mut self, text: &str) -> Result<()> {
+        self.file = text
+            .parse()
+            .map_err(|e| usage(format!("that is not a configuration: {e}"), ""))?;
+        std::fs::create_dir_all(&self.config_dir)
+            .with_context(|| format!("creating {}", self.config_dir.display()))?;
+        write_private(&self.config_path(), text)
+    }
+
     /// What the engine is told.
     pub(crate) fn engine(&self) -> Result<Config> {
         let mut c = Config {

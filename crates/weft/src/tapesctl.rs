@@ -98,7 +98,16 @@ pub(crate) fn run(name: &str, argv: Vec<OsString>) -> Result<u8> {
     if name == "tapes" {
         // The server binary's commands have weft's names.
         return match Cli::from(argv) {
-            Ok(cli) => args::dispatch(cli),
+            Ok(mut cli) => {
+                let init = matches!(
+                    cli.command,
+                    args::Command::Init(_) | args::Command::Local(_)
+                );
+                if cli.global.config_dir.is_none() {
+                    cli.global.config_dir = tapes_dir(init);
+                }
+                args::dispatch(cli)
+            }
             Err(code) => Ok(code),
         };
     }
@@ -140,6 +149,16 @@ pub(crate) fn run(name: &str, argv: Vec<OsString>) -> Result<u8> {
     Ok(0)
 }
 
+/// Where tapes has its configuration: `./.tapes`, else `~/.tapes`. `create` = where it would make one.
+fn tapes_dir(create: bool) -> Option<std::path::PathBuf> {
+    let here = std::path::PathBuf::from(".tapes");
+    let home = std::env::var_os("HOME").map(|h| std::path::PathBuf::from(h).join(".tapes"));
+    if here.is_dir() || (create && !home.as_ref().is_some_and(|h| h.is_dir())) {
+        return Some(here);
+    }
+    home.filter(|h| h.is_dir())
+}
+
 fn config_key(key: &str) -> String {
     match key {
         "tapes-url" | "api-url" => "client.api_target".into(),
@@ -166,7 +185,8 @@ fn seed(url: &str, settings: &Settings, out: Out) -> Result<()> {
     ))
 }
 
-fn get(url: &str, path: &str, query: &[(&str, &str)]) -> Result<Value> {
+/// Asks a read API.
+pub(crate) fn get(url: &str, path: &str, query: &[(&str, &str)]) -> Result<Value> {
     ask(url, path, query, false)
 }
 

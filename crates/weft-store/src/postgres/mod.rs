@@ -15,6 +15,7 @@ mod sessions;
 mod spans;
 mod tls;
 mod tokens;
+mod transfer;
 mod turns;
 mod types;
 mod upkeep;

@@ -321,6 +321,14 @@ CREATE TABLE tokens (
   UNIQUE (org_id, hash)
 );
 
+-- How far the turns of another store have arrived.
+CREATE TABLE transfers (
+  org_id uuid NOT NULL,
+  source text NOT NULL,
+  last_id bigint NOT NULL,
+  PRIMARY KEY (org_id, source)
+);
+
 CREATE TABLE workspaces (
   org_id uuid NOT NULL,
   slug text NOT NULL,

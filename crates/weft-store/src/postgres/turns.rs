@@ -13,8 +13,14 @@ use crate::{
     TurnIndex, Turns,
 };
 
-/// Inserts a turn, its session row and its queue mark; false where the request id is known.
-fn insert(c: &mut Conn, org: uuid::Uuid, t: &NewTurn) -> PgResult<bool> {
+/// Inserts a turn, its session row and its queue mark; false where the request id is known. Without an
+/// `id` it gets the next one.
+pub(super) fn insert(
+    c: &mut Conn,
+    org: uuid::Uuid,
+    t: &NewTurn,
+    id: Option<i64>,
+) -> PgResult<bool> {
     let request = t.raw_request.as_deref().map(json);
     let response = t.response.as_deref().map(json);
     let meta = json(&t.meta);
@@ -26,30 +32,45 @@ fn insert(c: &mut Conn, org: uuid::Uuid, t: &NewTurn) -> PgResult<bool> {
         envelope.as_ref().and_then(|j| j.1),
     ];
     let verbatim = verbatim.iter().any(Option::is_some).then_some(verbatim);
+    let (id_column, id_value) = match id {
+        Some(_) => (", id) OVERRIDING SYSTEM VALUE", ", $17"),
+        None => (")", ""),
+    };
+    let (provider, agent) = (text(&t.provider), text(&t.agent_name));
+    let (harness, session) = (text(&t.harness_id), text(&t.harness_session_id));
+    let (request_id, encoding) = (text(&t.request_id), text(&t.raw_response_encoding));
+    let (request, response) = (request.map(|j| j.0), response.map(|j| j.0));
+    let (envelope, received_at) = (envelope.map(|j| j.0), At(t.received_at));
+    let mut params: Vec<&(dyn postgres::types::ToSql + Sync)> = vec![
+        &org,
+        &t.source,
+        &provider,
+        &agent,
+        &harness,
+        &session,
+        &request_id,
+        &request,
+        &response,
+        &meta.0,
+        &envelope,
+        &received_at,
+        &t.raw_response,
+        &encoding,
+        &t.raw_response_dropped,
+        &verbatim,
+    ];
+    if let Some(id) = &id {
+        params.push(id);
+    }
     let inserted = c.run(
-        "INSERT INTO raw_turns (org_id, source, provider, agent_name, harness_id, harness_session_id,
-           request_id, raw_request, response, meta, session_envelope, received_at, raw_response,
-           raw_response_encoding, raw_response_dropped, verbatim)
-         VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16)
-         ON CONFLICT (org_id, request_id) WHERE request_id <> '' DO NOTHING",
-        &[
-            &org,
-            &t.source,
-            &text(&t.provider),
-            &text(&t.agent_name),
-            &text(&t.harness_id),
-            &text(&t.harness_session_id),
-            &text(&t.request_id),
-            &request.map(|j| j.0),
-            &response.map(|j| j.0),
-            &meta.0,
-            &envelope.map(|j| j.0),
-            &At(t.received_at),
-            &t.raw_response,
-            &text(&t.raw_response_encoding),
-            &t.raw_response_dropped,
-            &verbatim,
-        ],
+        &format!(
+            "INSERT INTO raw_turns (org_id, source, provider, agent_name, harness_id, harness_session_id,
+               request_id, raw_request, response, meta, session_envelope, received_at, raw_response,
+               raw_response_encoding, raw_response_dropped, verbatim{id_column}
+             VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16{id_value})
+             ON CONFLICT (org_id, request_id) WHERE request_id <> '' DO NOTHING"
+        ),
+        &params,
     )? > 0;
     if let Some(s) = &t.session {
         sessions::upsert(c, org, s)?;
@@ -100,7 +121,7 @@ impl Turns for PgStore {
     fn insert_turn(&self, turn: NewTurn) -> Result<bool> {
         let repeatable = !turn.request_id.is_empty();
         self.pool
-            .transaction(repeatable, |c| insert(c, self.org, &turn))
+            .transaction(repeatable, |c| insert(c, self.org, &turn, None))
     }
 
     fn insert_turns(&self, turns: Vec<NewTurn>) -> Result<usize> {
@@ -108,7 +129,7 @@ impl Turns for PgStore {
         self.pool.transaction(repeatable, |c| {
             let mut new = 0;
             for t in &turns {
-                new += usize::from(insert(c, self.org, t)?);
+                new += usize::from(insert(c, self.org, t, None)?);
             }
             Ok(new)
         })

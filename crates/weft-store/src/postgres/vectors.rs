@@ -125,7 +125,7 @@ fn sizes(c: &mut Conn) -> PgResult<Ann> {
 }
 
 /// The model's name as the tables have it: without provider and length, as tapes writes it.
-fn model_name(identity: &str) -> &str {
+pub(super) fn model_name(identity: &str) -> &str {
     for provider in ["ollama/", "openai/"] {
         if let Some(name) = identity.strip_prefix(provider) {
             return name.rsplit_once('@').map_or(name, |(name, _)| name);
@@ -195,7 +195,7 @@ fn create_tables(c: &mut Conn, dimensions: usize) -> PgResult<()> {
 }
 
 /// Runs what needs the tables; without them it is "not initialized".
-fn with_tables<T>(r: std::result::Result<T, postgres::Error>) -> PgResult<T> {
+pub(super) fn with_tables<T>(r: std::result::Result<T, postgres::Error>) -> PgResult<T> {
     r.map_err(|e| {
         if no_table(&e) {
             Fail::Store(StoreError::NotInitialized)

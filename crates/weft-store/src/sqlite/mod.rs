@@ -11,12 +11,15 @@ mod repositories;
 mod schema;
 mod sessions;
 mod tokens;
+mod transfer;
 mod turns;
 mod vector_index;
 mod words;
 mod writer;
 
 use std::path::{Path, PathBuf};
+
+pub(crate) use transfer::source_name;
 
 use rusqlite::ErrorCode;
 

@@ -137,6 +137,13 @@ CREATE TABLE decision_events (
 ) STRICT;
 CREATE INDEX decision_events_id ON decision_events (workspace, id);
 "#,
+    r#"
+-- How far the turns of another store have arrived.
+CREATE TABLE transfers (
+  source TEXT PRIMARY KEY,
+  last_id INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"#,
 ];
 
 /// Migrations of `index.db`.

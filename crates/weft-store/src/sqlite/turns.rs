@@ -29,15 +29,16 @@ fn mark_dirty(c: &Connection, key: &SessionKey, now: Micros) -> Result<()> {
     Ok(())
 }
 
-/// Inserts a turn, its session row and its queue mark; false where the request id is known.
-fn insert(c: &Connection, t: &NewTurn) -> Result<bool> {
+/// Inserts a turn, its session row and its queue mark; false where the request id is known. Without an
+/// `id` it gets the next one.
+pub(super) fn insert(c: &Connection, t: &NewTurn, id: Option<i64>) -> Result<bool> {
     let packed = |s: &Option<String>| s.as_ref().map(|s| pack(s.as_bytes()));
     let inserted =
         c.prepare_cached(
             "INSERT INTO raw_turns (source, provider, agent_name, harness_id, harness_session_id,
                request_id, raw_request, response, meta, session_envelope, received_at,
-               raw_response, raw_response_encoding, raw_response_dropped)
-             VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14) ON CONFLICT DO NOTHING",
+               raw_response, raw_response_encoding, raw_response_dropped, id)
+             VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             t.source,
@@ -54,6 +55,7 @@ fn insert(c: &Connection, t: &NewTurn) -> Result<bool> {
             t.raw_response,
             t.raw_response_encoding,
             t.raw_response_dropped,
+            id,
         ])? > 0;
     if let Some(s) = &t.session {
         sessions::upsert(c, s)?;
@@ -77,14 +79,14 @@ fn json(r: &Row<'_>, column: usize) -> Result<Value> {
 
 impl Turns for SqliteStore {
     fn insert_turn(&self, turn: NewTurn) -> Result<bool> {
-        self.truth.try_run(move |c| insert(c, &turn))
+        self.truth.try_run(move |c| insert(c, &turn, None))
     }
 
     fn insert_turns(&self, turns: Vec<NewTurn>) -> Result<usize> {
         self.truth.run(move |c| {
             let mut new = 0;
             for t in &turns {
-                new += usize::from(insert(c, t)?);
+                new += usize::from(insert(c, t, None)?);
             }
             Ok(new)
         })

@@ -100,13 +100,10 @@ pub(crate) fn auth(c: &Auth, settings: &Settings, out: Out) -> Result<u8> {
         ));
     };
     known(provider)?;
-    if out::interactive() {
-        out::note(&format!(
-            "Paste the key of {provider} and press Enter (it is shown while you type):"
-        ));
-    }
     let mut line = String::new();
-    if std::io::stdin().lock().read_line(&mut line)? == 0 {
+    if out::interactive() {
+        line = rpassword::prompt_password(format!("Key of {provider} (not shown): "))?;
+    } else if std::io::stdin().lock().read_line(&mut line)? == 0 {
         return Err(usage(
             "no input received on stdin",
             "weft auth openai < key.txt",

@@ -9,6 +9,9 @@ pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod draft;
 pub(crate) mod import;
+pub(crate) mod init;
+pub(crate) mod local;
+pub(crate) mod migrate;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sessions;
@@ -73,8 +76,13 @@ pub(crate) fn log(settings: &Settings, default: &str) -> Result<()> {
 
 /// Opens the engine on the configured store.
 pub(crate) fn open(settings: &Settings) -> Result<Arc<Engine>> {
-    Engine::open(settings.data_dir(), settings.engine()?)
-        .with_context(|| format!("opening the store in {}", settings.data_dir().display()))
+    let config = settings.engine()?;
+    let place = if config.postgres_dsn.is_empty() {
+        format!("the store in {}", settings.data_dir().display())
+    } else {
+        weft_engine::redacted(&config.postgres_dsn)
+    };
+    Engine::open(settings.data_dir(), config).with_context(|| format!("opening {place}"))
 }
 
 /// Brings the projection up to date, with a bar where it takes long. A store that cannot be written

@@ -7,12 +7,24 @@ use super::open;
 use crate::out::Out;
 use crate::settings::Settings;
 
-pub(crate) fn run(settings: &Settings, out: Out, as_json: bool) -> Result<u8> {
+pub(crate) fn run(
+    settings: &Settings,
+    out: Out,
+    as_json: bool,
+    api_target: Option<&str>,
+) -> Result<u8> {
     let engine = open(settings)?;
     let s = engine.status()?;
     let c = s.coverage;
+    let dsn = settings.text("storage.postgres_dsn")?;
+    let store = if dsn.is_empty() {
+        settings.data_dir().display().to_string()
+    } else {
+        weft_engine::redacted(&dsn)
+    };
     if as_json {
         out.json(&json!({
+            "store": store,
             "data_dir": settings.data_dir(),
             "config": settings.config_path(),
             "sessions": s.sessions,
@@ -28,7 +40,7 @@ pub(crate) fn run(settings: &Settings, out: Out, as_json: bool) -> Result<u8> {
         }))?;
         return Ok(0);
     }
-    out.line(&format!("store      {}", settings.data_dir().display()))?;
+    out.line(&format!("store      {store}"))?;
     out.line(&format!("config     {}", settings.config_path().display()))?;
     out.line(&format!(
         "captured   {} sessions · {} turns · ${:.4} ({} raw turns)",
@@ -55,5 +67,17 @@ pub(crate) fn run(settings: &Settings, out: Out, as_json: bool) -> Result<u8> {
         )
     };
     out.line(&format!("index      {fresh}"))?;
+    if let Some(url) = api_target {
+        let told = match crate::tapesctl::get(url, "/v1/stats", &[]) {
+            Ok(v) => format!(
+                "{} sessions · {} turns · ${:.4} captured",
+                v["session_count"],
+                v["turn_count"],
+                v["total_cost"].as_f64().unwrap_or_default()
+            ),
+            Err(e) => format!("unreachable: {e:#}"),
+        };
+        out.line(&format!("api        {url}: {told}"))?;
+    }
     Ok(0)
 }

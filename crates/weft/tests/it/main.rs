@@ -7,4 +7,5 @@ mod decisions;
 mod http;
 mod kills;
 mod mcp;
+mod postgres;
 mod support;

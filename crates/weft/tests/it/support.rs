@@ -14,12 +14,19 @@ pub(crate) const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 /// An empty home directory; nothing of the machine's own settings reaches the program.
 pub(crate) struct Home {
     pub(crate) dir: TempDir,
+    /// Its own database, where the shared store is tested (`WEFT_TEST_STORE=postgres`).
+    dsn: Option<String>,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
+        let shared = std::env::var("WEFT_TEST_STORE").is_ok_and(|v| v == "postgres");
         Self {
             dir: tempfile::tempdir().unwrap(),
+            dsn: shared
+                .then(weft_testkit::postgres)
+                .flatten()
+                .map(|server| server.database().unwrap()),
         }
     }
 
@@ -40,6 +47,9 @@ impl Home {
             .env("WEFT_DATA_DIR", self.data())
             .current_dir(self.path())
             .stdin(Stdio::null());
+        if let Some(dsn) = &self.dsn {
+            c.env("WEFT_STORAGE_POSTGRES_DSN", dsn);
+        }
         c
     }
 
