@@ -170,7 +170,7 @@ impl DecisionRecords for PgStore {
                     r,
                     "DO UPDATE SET body = coalesce(excluded.body, decisions.body),
                        body_hash = coalesce(excluded.body_hash, decisions.body_hash),
-                       baseline = CASE excluded.baseline WHEN '' THEN decisions.baseline ELSE excluded.baseline END",
+                       baseline = CASE WHEN excluded.baseline = '' THEN decisions.baseline ELSE excluded.baseline END",
                 )?;
             }
             for e in &events {

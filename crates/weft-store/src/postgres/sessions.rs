@@ -65,8 +65,8 @@ pub(crate) fn upsert(c: &mut Conn, org: Uuid, s: &NewSession) -> PgResult<String
            started_at = least(sessions.started_at, excluded.started_at),
            last_seen_at = greatest(sessions.last_seen_at, excluded.last_seen_at),
            harness_metadata = sessions.harness_metadata || excluded.harness_metadata,
-           repository = CASE excluded.repository WHEN '' THEN sessions.repository ELSE excluded.repository END,
-           source_path = CASE excluded.source_path WHEN '' THEN sessions.source_path ELSE excluded.source_path END
+           repository = CASE WHEN excluded.repository = '' THEN sessions.repository ELSE excluded.repository END,
+           source_path = CASE WHEN excluded.source_path = '' THEN sessions.source_path ELSE excluded.source_path END
          RETURNING id",
         &[
             &org,

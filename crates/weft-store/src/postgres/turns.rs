@@ -13,6 +13,10 @@ use crate::{
     TurnIndex, Turns,
 };
 
+/// A microsecond behind the mark of a row. Adding an interval would do, but depends on the time zone for
+/// PostgreSQL, and a distributed engine (Citus) takes no such expression.
+const AFTER: &str = "to_timestamp((extract(epoch FROM derive_queue.dirtied_at - to_timestamp(0)) + 0.000001)::float8)";
+
 /// Inserts a turn, its session row and its queue mark; false where the request id is known. Without an
 /// `id` it gets the next one.
 pub(super) fn insert(
@@ -78,17 +82,16 @@ pub(super) fn insert(
     // An import that brings nothing new leaves nothing to derive; a turn sent twice may be a
     // repair and is derived again, as clients expect.
     if (inserted || t.source != "import") && !t.harness_session_id.is_empty() {
+        // A later mark is always another one, however short the time between them: whoever derives the
+        // session meanwhile sees it.
         c.run(
-            "INSERT INTO derive_queue (org_id, harness_id, harness_session_id, dirtied_at, first_dirtied_at)
-             VALUES ($1, $2, $3, $4, $4)
-             ON CONFLICT (org_id, harness_id, harness_session_id) DO UPDATE SET dirtied_at =
-               greatest(excluded.dirtied_at, derive_queue.dirtied_at + interval '1 microsecond')",
-            &[
-                &org,
-                &text(&t.harness_id),
-                &text(&t.harness_session_id),
-                &At(t.received_at),
-            ],
+            &format!(
+                "INSERT INTO derive_queue (org_id, harness_id, harness_session_id, dirtied_at, first_dirtied_at)
+                 VALUES ($1, $2, $3, $4, $4)
+                 ON CONFLICT (org_id, harness_id, harness_session_id) DO UPDATE SET
+                   dirtied_at = greatest(excluded.dirtied_at, {AFTER})"
+            ),
+            &[&org, &harness, &session, &received_at],
         )?;
     }
     Ok(inserted)
@@ -232,13 +235,13 @@ impl Turns for PgStore {
     ) -> Result<Vec<QueueEntry>> {
         let pages =
             "FROM derive_queue WHERE org_id = $1 AND (dirtied_at <= $2 OR first_dirtied_at <= $3)
-             AND lease_until <= clock_timestamp() ORDER BY dirtied_at LIMIT $4";
+             AND lease_until <= now() ORDER BY dirtied_at LIMIT $4";
         self.pool.write(|c| {
             let rows = c.rows(
                 &format!(
                     "WITH free AS (SELECT harness_id, harness_session_id {pages} FOR UPDATE SKIP LOCKED)
                      UPDATE derive_queue q SET lease_owner = $5,
-                       lease_until = clock_timestamp() + $6 * interval '1 microsecond'
+                       lease_until = now() + $6 * interval '1 microsecond'
                      FROM free WHERE q.org_id = $1 AND q.harness_id = free.harness_id
                        AND q.harness_session_id = free.harness_session_id
                      RETURNING q.harness_id, q.harness_session_id, q.dirtied_at"
@@ -295,9 +298,11 @@ impl Turns for PgStore {
     fn put_back(&self, e: &QueueEntry, now: Micros) -> Result<()> {
         self.pool.write(|c| {
             c.run(
-                "UPDATE derive_queue SET lease_until = '-infinity', lease_owner = '',
-                   dirtied_at = greatest($4, dirtied_at + interval '1 microsecond')
-                 WHERE org_id = $1 AND harness_id = $2 AND harness_session_id = $3",
+                &format!(
+                    "UPDATE derive_queue SET lease_until = '-infinity', lease_owner = '',
+                       dirtied_at = greatest($4, {AFTER})
+                     WHERE org_id = $1 AND harness_id = $2 AND harness_session_id = $3"
+                ),
                 &[
                     &self.org,
                     &e.key.harness_id,
@@ -324,7 +329,7 @@ impl Turns for PgStore {
 
     fn renew_leases(&self, lease: &Lease<'_>) -> Result<()> {
         self.pool.write(|c| {
-            let until = "clock_timestamp() + $3 * interval '1 microsecond'";
+            let until = "now() + $3 * interval '1 microsecond'";
             for sql in [
                 format!("UPDATE derive_queue SET lease_until = {until} WHERE org_id = $1 AND lease_owner = $2"),
                 format!("UPDATE embed_leases SET until = {until} WHERE org_id = $1 AND owner = $2"),

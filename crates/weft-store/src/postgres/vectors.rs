@@ -416,14 +416,18 @@ impl Vectors for PgStore {
             let mut hashes: Vec<&str> = page.iter().map(|p| p.1.as_str()).collect();
             hashes.sort_unstable();
             hashes.dedup();
+            c.run(
+                "DELETE FROM embed_leases WHERE org_id = $1 AND model = $2 AND content_hash = ANY($3) AND until <= now()",
+                &[&self.org, &name, &hashes],
+            )?;
             // Whoever holds the lease of a text embeds it; what is leased to another is his.
             let mine: HashSet<String> = with_tables(c.rows(
                 "INSERT INTO embed_leases (org_id, model, content_hash, owner, until)
-                 SELECT $1, $2, h, $4, clock_timestamp() + $5 * interval '1 microsecond' FROM unnest($3::text[]) h
+                 SELECT $1, $2, h, $4, now() + $5 * interval '1 microsecond' FROM unnest($3::text[]) h
                  WHERE NOT EXISTS (SELECT 1 FROM span_embeddings e WHERE e.org_id = $1 AND e.content_hash = h AND e.model = $2)
                    AND NOT EXISTS (SELECT 1 FROM span_embeddings_failures f WHERE f.org_id = $1 AND f.content_hash = h AND f.model = $2)
                  ON CONFLICT (org_id, model, content_hash) DO UPDATE SET owner = excluded.owner, until = excluded.until
-                   WHERE embed_leases.until <= clock_timestamp() OR embed_leases.owner = excluded.owner
+                   WHERE embed_leases.owner = excluded.owner
                  RETURNING content_hash",
                 &[&self.org, &name, &hashes, &lease.owner, &(lease.micros as f64)],
             ))?
