@@ -157,7 +157,8 @@ fn search_table(pg: &Postgres, r: &mut Random, words: &[&str], rows: usize) -> R
     fill(&own, &mut Random(seed), words, rows)?;
     fixture::finish(&own)?;
     let mut sql = Client::connect(&dsn, NoTls)?;
-    sql.batch_execute("VACUUM ANALYZE span_embeddings; VACUUM ANALYZE span_documents")?;
+    sql.batch_execute("VACUUM ANALYZE span_embeddings")?;
+    sql.batch_execute("VACUUM ANALYZE span_documents")?;
     let indexed: bool = sql
         .query_one(
             "SELECT to_regclass('span_embeddings_embedding_idx') IS NOT NULL",

@@ -1,6 +1,7 @@
 //! Deriving sessions from their raw turns, driven by the durable queue.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Instant;
 
 use serde_json::Value;
 use weft_capture::decode::decode;
@@ -11,9 +12,10 @@ use weft_core::derive::{
 };
 use weft_core::provider;
 use weft_core::time::Micros;
-use weft_store::{SessionKey, StoreError, StoredTurn, TurnIndex};
+use weft_store::{QueueEntry, SessionKey, StoreError, StoredTurn, TurnIndex};
 
 use crate::clock::now;
+use crate::counters::Counter;
 use crate::{Engine, documents};
 
 /// Most sessions that one look at the queue derives.
@@ -228,19 +230,43 @@ impl Engine {
             renewal.get_or_insert_with(|| self.keep_leases());
             taken += claimed.len();
             for entry in claimed {
-                match self.derive_session(&entry.key) {
-                    Ok(_) => {
-                        self.store.dequeue(&entry)?;
-                        done += 1;
-                    }
-                    Err(e) => {
-                        tracing::warn!(error = %e, harness = %entry.key.harness_id, session = %entry.key.harness_session_id, "session stays queued");
-                        self.store.put_back(&entry, now())?;
-                    }
-                }
+                done += usize::from(self.derive_claimed(&entry)?);
             }
         }
         Ok(done)
+    }
+
+    /// Derives a session that was taken from the queue; true where it was derived.
+    fn derive_claimed(&self, entry: &QueueEntry) -> Result<bool, StoreError> {
+        let began = Instant::now();
+        let lag = (now() - entry.dirtied_at).max(0) / 1_000_000;
+        self.counters.set(Counter::DeriveLag, lag.unsigned_abs());
+        match self.derive_session(&entry.key) {
+            Ok(outcome) => {
+                self.counters
+                    .derive_seconds
+                    .observe(began.elapsed().as_secs_f64());
+                match outcome {
+                    DeriveOutcome::Done(r) => {
+                        self.counters.add(Counter::Derives, 1);
+                        self.counters.add(Counter::ParseFailures, r.failed);
+                        let unknown = r.call_kinds.get("unknown").copied().unwrap_or_default();
+                        self.counters.add(Counter::UnknownCallKinds, unknown);
+                    }
+                    DeriveOutcome::NoSession => self.counters.add(Counter::DerivesSkipped, 1),
+                }
+                if !self.store.dequeue(entry)? {
+                    self.counters.add(Counter::Requeued, 1);
+                }
+                Ok(true)
+            }
+            Err(e) => {
+                self.counters.add(Counter::DeriveErrors, 1);
+                tracing::warn!(error = %e, harness = %entry.key.harness_id, session = %entry.key.harness_session_id, "session stays queued");
+                self.store.put_back(entry, now())?;
+                Ok(false)
+            }
+        }
     }
 
     /// Queues every session with a turn since `since`: repairs lost marks, applies new rules.

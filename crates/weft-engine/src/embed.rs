@@ -6,6 +6,7 @@ use weft_store::{EmbedReport, FailureRow, ModelInfo, PendingText, StoreError, St
 
 use crate::Engine;
 use crate::clock::now;
+use crate::counters::Counters;
 
 /// Documents of a page where vectors come from another process.
 const PAGE: usize = 100;
@@ -80,6 +81,7 @@ struct Results {
 }
 
 struct Pass<'a> {
+    counters: &'a Counters,
     embedder: &'a Embedder,
     model: &'a ModelInfo,
     max_bytes: Option<usize>,
@@ -141,6 +143,7 @@ impl Pass<'_> {
                 let tokens = e
                     .requested_tokens()
                     .unwrap_or_else(|| estimated_tokens(text));
+                self.counters.oversize_tokens.observe(tokens as f64);
                 let mut out = Vec::new();
                 self.split(text, tokens, 1, &mut out)?;
                 Ok(Some(out))
@@ -208,6 +211,7 @@ impl Engine {
             n => n,
         };
         let mut pass = Pass {
+            counters: &self.counters,
             embedder,
             model: &model,
             max_bytes: match self.config.max_text_bytes {
@@ -259,6 +263,7 @@ impl Engine {
                             pass.report.empty += 1;
                         } else {
                             pass.report.failed += 1;
+                            self.counters.failure(&f.reason);
                         }
                         results.settled.push(p.id);
                         results.failures.push(f);

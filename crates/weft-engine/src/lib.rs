@@ -7,6 +7,7 @@ mod catch_up;
 mod clock;
 pub mod code;
 pub mod config;
+mod counters;
 pub mod decisions;
 mod derive;
 mod documents;
@@ -33,6 +34,7 @@ pub use catch_up::{CatchUp, Progress};
 pub use clock::{now, time_words};
 pub use code::{CodeAnswer, CodeError, CodeHit, CodeQuery, CodeRepo, CodeSync};
 pub use config::Config;
+pub use counters::Counters;
 pub use decisions::{DecisionError, Decisions};
 pub use derive::{DeriveOutcome, RunReport};
 pub use embed::{EmbedOptions, EmbedPassError};
@@ -61,7 +63,7 @@ pub struct Engine {
     embedder: Result<Arc<Embedder>, String>,
     config: Config,
     wake: worker::Wake,
-    counters: worker::Counters,
+    counters: Counters,
     code: code::Open,
 }
 
@@ -83,7 +85,7 @@ impl Engine {
             embedder,
             config,
             wake: worker::Wake::default(),
-            counters: worker::Counters::default(),
+            counters: Counters::default(),
             code: code::Open::default(),
         }))
     }
@@ -99,7 +101,7 @@ impl Engine {
     }
 
     /// What the workers of this process have done.
-    pub fn counters(&self) -> &worker::Counters {
+    pub fn counters(&self) -> &Counters {
         &self.counters
     }
 

@@ -1,13 +1,13 @@
 //! Background work of a server: deriving and embedding, each in its own thread.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::catch_up::WORDS_AT_LEAST;
 use crate::clock::now;
-use crate::{EmbedOptions, EmbedReport, Engine};
+use crate::counters::Counter;
+use crate::{EmbedOptions, Engine};
 
 /// Longest pause after failures of the embed worker.
 const MAX_EMBED_BACKOFF: Duration = Duration::from_secs(300);
@@ -67,99 +67,6 @@ impl Wake {
 
     fn stopping(&self) -> bool {
         self.flags.lock().unwrap_or_else(|e| e.into_inner()).stop
-    }
-}
-
-/// What the workers of this process have done, for metrics.
-#[derive(Debug, Default)]
-pub struct Counters {
-    values: [AtomicU64; COUNTERS.len()],
-}
-
-/// Names of the counters, as existing dashboards read them; the order is that of [`Counter`].
-pub const COUNTERS: [&str; 20] = [
-    "tapes_derive_worker_derives_total{result=\"ok\"}",
-    "tapes_derive_worker_poll_errors_total",
-    "tapes_derive_worker_consecutive_poll_failures",
-    "tapes_derive_worker_sweeps_total{result=\"ok\"}",
-    "tapes_derive_worker_sweeps_total{result=\"error\"}",
-    "tapes_derive_worker_sweep_enqueued_total",
-    "tapes_embed_worker_passes_total{result=\"ok\"}",
-    "tapes_embed_worker_passes_total{result=\"error\"}",
-    "tapes_embed_worker_consecutive_pass_failures",
-    "tapes_embed_worker_last_success_timestamp_seconds",
-    "tapes_embed_worker_spans_scanned_total",
-    "tapes_embed_worker_spans_embedded_total",
-    "tapes_embed_worker_spans_up_to_date_total",
-    "tapes_embed_worker_spans_empty_total",
-    "tapes_embed_worker_spans_poisoned_total",
-    "tapes_embed_worker_spans_failed_total",
-    "tapes_embed_worker_spans_chunked_total",
-    "tapes_embed_worker_chunk_rows_total",
-    "tapes_embed_worker_oversize_total",
-    "tapes_embed_worker_orphans_pruned_total",
-];
-
-#[derive(Clone, Copy, Debug)]
-enum Counter {
-    Derives,
-    PollErrors,
-    PollFailures,
-    SweepsOk,
-    SweepsError,
-    SweepEnqueued,
-    PassesOk,
-    PassesError,
-    PassFailures,
-    LastSuccess,
-    Scanned,
-    Embedded,
-    UpToDate,
-    Empty,
-    Poisoned,
-    Failed,
-    Chunked,
-    ChunkRows,
-    Oversized,
-    Pruned,
-}
-
-impl Counters {
-    fn add(&self, c: Counter, n: u64) {
-        self.values[c as usize].fetch_add(n, Ordering::Relaxed);
-    }
-
-    fn set(&self, c: Counter, n: u64) {
-        self.values[c as usize].store(n, Ordering::Relaxed);
-    }
-
-    fn pass(&self, r: &EmbedReport) {
-        self.add(Counter::PassesOk, 1);
-        self.set(Counter::PassFailures, 0);
-        self.set(Counter::LastSuccess, (now() / 1_000_000).unsigned_abs());
-        for (counter, n) in [
-            (Counter::Scanned, r.scanned),
-            (Counter::Embedded, r.embedded),
-            (Counter::UpToDate, r.up_to_date),
-            (Counter::Empty, r.empty),
-            (Counter::Poisoned, r.poisoned),
-            (Counter::Failed, r.failed),
-            (Counter::Chunked, r.chunked),
-            (Counter::ChunkRows, r.chunk_rows),
-            (Counter::Oversized, r.oversized),
-            (Counter::Pruned, r.pruned),
-        ] {
-            self.add(counter, n);
-        }
-    }
-
-    /// Every counter with its value, in the Prometheus text form.
-    pub fn text(&self) -> String {
-        COUNTERS
-            .iter()
-            .zip(&self.values)
-            .map(|(name, v)| format!("{name} {}\n", v.load(Ordering::Relaxed)))
-            .collect()
     }
 }
 
@@ -290,7 +197,6 @@ fn derive_loop(engine: &Engine, knobs: DeriveKnobs) {
                     tracing::info!("derive worker recovered");
                 }
                 failures = 0;
-                engine.counters.add(Counter::Derives, n as u64);
                 engine.counters.set(Counter::PollFailures, 0);
                 if n > 0 {
                     engine.wake.set(|f| f.embed = true);
@@ -335,6 +241,7 @@ fn embed_loop(engine: &Engine, interval: Duration) {
     let mut words_committed = Instant::now();
     loop {
         let stop = || engine.wake.stopping();
+        let began = Instant::now();
         let pause = match engine.embed_pass(EmbedOptions {
             progress: None,
             stop: Some(&stop),
@@ -344,7 +251,11 @@ fn embed_loop(engine: &Engine, interval: Duration) {
                     tracing::info!("embed worker recovered");
                 }
                 failures = 0;
-                engine.counters.pass(&r);
+                engine.counters.pass(&r, now());
+                engine
+                    .counters
+                    .pass_seconds
+                    .observe(began.elapsed().as_secs_f64());
                 if r.embedded + r.failed + r.pruned > 0 {
                     tracing::info!(
                         embedded = r.embedded,

@@ -330,6 +330,25 @@ impl Pool {
         }
     }
 
+    /// Runs what ends with one statement that is a transaction of its own. Where it is not
+    /// `repeatable`, a lost answer is an error.
+    pub(crate) fn statement<T>(
+        &self,
+        repeatable: bool,
+        f: impl Fn(&mut Conn) -> PgResult<T>,
+    ) -> crate::Result<T> {
+        let mut lost = false;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match self.once(&f) {
+                Err(Fail::Undone(_)) if attempt < ATTEMPTS => std::thread::sleep(pause(attempt)),
+                Err(Fail::Lost(_)) if !lost && repeatable => lost = true,
+                r => return Ok(r?),
+            }
+        }
+    }
+
     /// Runs a transaction that may be run twice.
     pub(crate) fn write<T>(&self, f: impl Fn(&mut Conn) -> PgResult<T>) -> crate::Result<T> {
         self.transaction(true, f)

@@ -525,7 +525,7 @@ mod tests {
             let source = std::fs::read_to_string(&path).expect("source");
             for sql in literals(&source) {
                 let words: Vec<&str> = sql
-                    .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+                    .split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')))
                     .collect();
                 let of_table = words.windows(2).any(|w| {
                     matches!(w[0], "FROM" | "JOIN" | "INTO" | "UPDATE" | "USING")

@@ -1,6 +1,7 @@
 //! Session identities (truth) and their lists with what derivation found.
 
-use postgres::Row;
+use std::borrow::Cow;
+
 use postgres::types::ToSql;
 use serde_json::Value;
 use uuid::Uuid;
@@ -16,7 +17,7 @@ use crate::{
     SortField, StatsRow, StoreError,
 };
 
-fn none_if_blank(s: &str) -> Option<std::borrow::Cow<'_, str>> {
+fn none_if_blank(s: &str) -> Option<Cow<'_, str>> {
     (!s.trim().is_empty()).then(|| text(s))
 }
 
@@ -24,67 +25,119 @@ fn new_id(s: &str) -> PgResult<Uuid> {
     uuid(s).ok_or_else(|| StoreError::Other(format!("{s:?} is not a UUID")).into())
 }
 
-/// Creates a session or merges what is new into it; returns its id.
-pub(crate) fn upsert(c: &mut Conn, org: Uuid, s: &NewSession) -> PgResult<String> {
+/// A session row to be created or merged, in the form that the table has.
+pub(super) struct Row<'a> {
+    id: Uuid,
+    harness: Cow<'a, str>,
+    key: Cow<'a, str>,
+    subject: Cow<'a, str>,
+    name: Option<Cow<'a, str>>,
+    cwd: Option<Cow<'a, str>>,
+    version: Option<Cow<'a, str>>,
+    parent: Option<Uuid>,
+    started_at: At,
+    last_seen_at: At,
+    metadata: Json<'static>,
+    repository: Cow<'a, str>,
+    source_path: Cow<'a, str>,
+}
+
+impl<'a> Row<'a> {
+    /// The row of a session; its parent is made where there is none yet.
+    pub(super) fn of(c: &mut Conn, org: Uuid, s: &'a NewSession) -> PgResult<Self> {
+        let metadata = Value::Object(s.metadata.clone()).to_string();
+        Ok(Self {
+            id: new_id(&s.new_id)?,
+            harness: text(&s.key.harness_id),
+            key: text(&s.key.harness_session_id),
+            subject: text(&s.auth_subject),
+            name: none_if_blank(&s.name),
+            cwd: none_if_blank(&s.cwd),
+            version: none_if_blank(&s.harness_version),
+            parent: parent(c, org, s)?,
+            started_at: At(s.started_at),
+            last_seen_at: At(s.last_seen_at),
+            metadata: Json(Cow::Owned(json(&metadata).0.0.into_owned())),
+            repository: text(&s.repository),
+            source_path: text(&s.source_path),
+        })
+    }
+
+    /// The statement that creates it or merges what is new; `$1` is the organisation, its own values are
+    /// added to `params`.
+    pub(super) fn sql<'p>(&'p self, params: &mut Vec<&'p (dyn ToSql + Sync)>) -> String {
+        let own: [&(dyn ToSql + Sync); 13] = [
+            &self.id,
+            &self.harness,
+            &self.key,
+            &self.subject,
+            &self.name,
+            &self.cwd,
+            &self.version,
+            &self.parent,
+            &self.started_at,
+            &self.last_seen_at,
+            &self.metadata,
+            &self.repository,
+            &self.source_path,
+        ];
+        let first = params.len() + 1;
+        params.extend(own);
+        let places: Vec<String> = (first..first + 13).map(|n| format!("${n}")).collect();
+        format!(
+            "INSERT INTO sessions (org_id, id, harness_id, harness_session_id, auth_subject, name, cwd,
+               harness_version, parent_session_id, started_at, last_seen_at, harness_metadata,
+               repository, source_path)
+             VALUES ($1,{})
+             ON CONFLICT (org_id, harness_id, harness_session_id) DO UPDATE SET
+               auth_subject = excluded.auth_subject, name = coalesce(excluded.name, sessions.name),
+               cwd = coalesce(excluded.cwd, sessions.cwd),
+               harness_version = coalesce(excluded.harness_version, sessions.harness_version),
+               parent_session_id = coalesce(excluded.parent_session_id, sessions.parent_session_id),
+               started_at = least(sessions.started_at, excluded.started_at),
+               last_seen_at = greatest(sessions.last_seen_at, excluded.last_seen_at),
+               harness_metadata = sessions.harness_metadata || excluded.harness_metadata,
+               repository = CASE WHEN excluded.repository = '' THEN sessions.repository ELSE excluded.repository END,
+               source_path = CASE WHEN excluded.source_path = '' THEN sessions.source_path ELSE excluded.source_path END
+             RETURNING id",
+            places.join(",")
+        )
+    }
+}
+
+/// The parent of a session, made where it is not known yet.
+fn parent(c: &mut Conn, org: Uuid, s: &NewSession) -> PgResult<Option<Uuid>> {
+    let p = s.parent.as_str();
+    if p.is_empty() || p == s.key.harness_session_id {
+        return Ok(None);
+    }
     let harness = text(&s.key.harness_id);
-    let parent: Option<Uuid> = match s.parent.as_str() {
-        "" => None,
-        p if p == s.key.harness_session_id => None,
-        p => {
-            c.run(
-                "INSERT INTO sessions (org_id, id, harness_id, harness_session_id, auth_subject,
-                   started_at, last_seen_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
-                 ON CONFLICT (org_id, harness_id, harness_session_id) DO NOTHING",
-                &[
-                    &org,
-                    &new_id(&s.new_parent_id)?,
-                    &harness,
-                    &text(p),
-                    &text(&s.auth_subject),
-                    &At(s.started_at),
-                ],
-            )?;
-            c.row(
-                "SELECT id FROM sessions WHERE org_id = $1 AND harness_id = $2 AND harness_session_id = $3",
-                &[&org, &harness, &text(p)],
-            )?
-            .map(|r| r.get(0))
-        }
-    };
-    let metadata = Value::Object(s.metadata.clone()).to_string();
-    let id = c.row(
-        "INSERT INTO sessions (org_id, id, harness_id, harness_session_id, auth_subject, name, cwd,
-           harness_version, parent_session_id, started_at, last_seen_at, harness_metadata,
-           repository, source_path)
-         VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)
-         ON CONFLICT (org_id, harness_id, harness_session_id) DO UPDATE SET
-           auth_subject = excluded.auth_subject, name = coalesce(excluded.name, sessions.name),
-           cwd = coalesce(excluded.cwd, sessions.cwd),
-           harness_version = coalesce(excluded.harness_version, sessions.harness_version),
-           parent_session_id = coalesce(excluded.parent_session_id, sessions.parent_session_id),
-           started_at = least(sessions.started_at, excluded.started_at),
-           last_seen_at = greatest(sessions.last_seen_at, excluded.last_seen_at),
-           harness_metadata = sessions.harness_metadata || excluded.harness_metadata,
-           repository = CASE WHEN excluded.repository = '' THEN sessions.repository ELSE excluded.repository END,
-           source_path = CASE WHEN excluded.source_path = '' THEN sessions.source_path ELSE excluded.source_path END
-         RETURNING id",
+    c.run(
+        "INSERT INTO sessions (org_id, id, harness_id, harness_session_id, auth_subject,
+           started_at, last_seen_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
+         ON CONFLICT (org_id, harness_id, harness_session_id) DO NOTHING",
         &[
             &org,
-            &new_id(&s.new_id)?,
+            &new_id(&s.new_parent_id)?,
             &harness,
-            &text(&s.key.harness_session_id),
+            &text(p),
             &text(&s.auth_subject),
-            &none_if_blank(&s.name),
-            &none_if_blank(&s.cwd),
-            &none_if_blank(&s.harness_version),
-            &parent,
             &At(s.started_at),
-            &At(s.last_seen_at),
-            &json(&metadata).0,
-            &text(&s.repository),
-            &text(&s.source_path),
         ],
     )?;
+    let row = c.row(
+        "SELECT id FROM sessions WHERE org_id = $1 AND harness_id = $2 AND harness_session_id = $3",
+        &[&org, &harness, &text(p)],
+    )?;
+    Ok(row.map(|r| r.get(0)))
+}
+
+/// Creates a session or merges what is new into it; returns its id.
+fn upsert(c: &mut Conn, org: Uuid, s: &NewSession) -> PgResult<String> {
+    let row = Row::of(c, org, s)?;
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&org];
+    let sql = row.sql(&mut params);
+    let id = c.row(&sql, &params)?;
     Ok(id_text(id.map(|r| r.get(0))))
 }
 
@@ -92,7 +145,7 @@ const COLUMNS: &str = "s.id, s.harness_id, s.harness_session_id, s.auth_subject,
   s.harness_version, s.parent_session_id, s.started_at, s.last_seen_at, s.ended_at,
   s.harness_metadata, s.display_name, s.repository, s.source_path, s.rollup, s.preview";
 
-fn read(r: &Row) -> SessionFull {
+fn read(r: &postgres::Row) -> SessionFull {
     let text = |i: usize| r.get::<_, Option<String>>(i).unwrap_or_default();
     let rollup: Option<Json<'static>> = r.get(15);
     SessionFull {

@@ -1,6 +1,7 @@
 //! Raw turns and the derive queue: the truth as it comes in, and who works on what.
 
 use postgres::Row;
+use postgres::types::ToSql;
 
 use super::PgStore;
 use super::pool::{Conn, PgResult};
@@ -17,8 +18,8 @@ use crate::{
 /// PostgreSQL, and a distributed engine (Citus) takes no such expression.
 const AFTER: &str = "to_timestamp((extract(epoch FROM derive_queue.dirtied_at - to_timestamp(0)) + 0.000001)::float8)";
 
-/// Inserts a turn, its session row and its queue mark; false where the request id is known. Without an
-/// `id` it gets the next one.
+/// Inserts a turn, its session row and its queue mark in one statement, so that a turn costs one round
+/// trip; false where the request id is known. Without an `id` it gets the next one.
 pub(super) fn insert(
     c: &mut Conn,
     org: uuid::Uuid,
@@ -36,22 +37,23 @@ pub(super) fn insert(
         envelope.as_ref().and_then(|j| j.1),
     ];
     let verbatim = verbatim.iter().any(Option::is_some).then_some(verbatim);
-    let (id_column, id_value) = match id {
-        Some(_) => (", id) OVERRIDING SYSTEM VALUE", ", $17"),
-        None => (")", ""),
-    };
     let (provider, agent) = (text(&t.provider), text(&t.agent_name));
-    let (harness, session) = (text(&t.harness_id), text(&t.harness_session_id));
+    let (harness, session_key) = (text(&t.harness_id), text(&t.harness_session_id));
     let (request_id, encoding) = (text(&t.request_id), text(&t.raw_response_encoding));
     let (request, response) = (request.map(|j| j.0), response.map(|j| j.0));
     let (envelope, received_at) = (envelope.map(|j| j.0), At(t.received_at));
-    let mut params: Vec<&(dyn postgres::types::ToSql + Sync)> = vec![
+    let session = t
+        .session
+        .as_ref()
+        .map(|s| sessions::Row::of(c, org, s))
+        .transpose()?;
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
         &org,
         &t.source,
         &provider,
         &agent,
         &harness,
-        &session,
+        &session_key,
         &request_id,
         &request,
         &response,
@@ -63,38 +65,38 @@ pub(super) fn insert(
         &t.raw_response_dropped,
         &verbatim,
     ];
-    if let Some(id) = &id {
-        params.push(id);
+    let (id_column, id_value) = match &id {
+        Some(id) => {
+            params.push(id);
+            (", id) OVERRIDING SYSTEM VALUE", ", $17")
+        }
+        None => (")", ""),
+    };
+    let mut sql = format!(
+        "WITH t AS (INSERT INTO raw_turns (org_id, source, provider, agent_name, harness_id, harness_session_id,
+           request_id, raw_request, response, meta, session_envelope, received_at, raw_response,
+           raw_response_encoding, raw_response_dropped, verbatim{id_column}
+         VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16{id_value})
+         ON CONFLICT (org_id, request_id) WHERE request_id <> '' DO NOTHING RETURNING id)"
+    );
+    if let Some(row) = &session {
+        sql.push_str(&format!(", s AS ({})", row.sql(&mut params)));
     }
-    let inserted = c.run(
-        &format!(
-            "INSERT INTO raw_turns (org_id, source, provider, agent_name, harness_id, harness_session_id,
-               request_id, raw_request, response, meta, session_envelope, received_at, raw_response,
-               raw_response_encoding, raw_response_dropped, verbatim{id_column}
-             VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16{id_value})
-             ON CONFLICT (org_id, request_id) WHERE request_id <> '' DO NOTHING"
-        ),
-        &params,
-    )? > 0;
-    if let Some(s) = &t.session {
-        sessions::upsert(c, org, s)?;
+    if !t.harness_session_id.is_empty() {
+        // An import that brings nothing new leaves nothing to derive; a turn sent twice may be a
+        // repair and is derived again, as clients expect. A later mark is always another one, however
+        // short the time between them: whoever derives the session meanwhile sees it.
+        let only_new = if t.source == "import" { "FROM t" } else { "" };
+        sql.push_str(&format!(
+            ", q AS (INSERT INTO derive_queue (org_id, harness_id, harness_session_id, dirtied_at, first_dirtied_at)
+               SELECT $1::uuid, $5::text, $6::text, $12::timestamptz, $12::timestamptz {only_new}
+               ON CONFLICT (org_id, harness_id, harness_session_id) DO UPDATE SET
+                 dirtied_at = greatest(excluded.dirtied_at, {AFTER}))"
+        ));
     }
-    // An import that brings nothing new leaves nothing to derive; a turn sent twice may be a
-    // repair and is derived again, as clients expect.
-    if (inserted || t.source != "import") && !t.harness_session_id.is_empty() {
-        // A later mark is always another one, however short the time between them: whoever derives the
-        // session meanwhile sees it.
-        c.run(
-            &format!(
-                "INSERT INTO derive_queue (org_id, harness_id, harness_session_id, dirtied_at, first_dirtied_at)
-                 VALUES ($1, $2, $3, $4, $4)
-                 ON CONFLICT (org_id, harness_id, harness_session_id) DO UPDATE SET
-                   dirtied_at = greatest(excluded.dirtied_at, {AFTER})"
-            ),
-            &[&org, &harness, &session, &received_at],
-        )?;
-    }
-    Ok(inserted)
+    sql.push_str(" SELECT count(*) FROM t");
+    let inserted = c.row(&sql, &params)?;
+    Ok(inserted.is_some_and(|r| r.get::<_, i64>(0) > 0))
 }
 
 /// A payload: the text as it came where `jsonb` could not hold it.
@@ -124,7 +126,7 @@ impl Turns for PgStore {
     fn insert_turn(&self, turn: NewTurn) -> Result<bool> {
         let repeatable = !turn.request_id.is_empty();
         self.pool
-            .transaction(repeatable, |c| insert(c, self.org, &turn, None))
+            .statement(repeatable, |c| insert(c, self.org, &turn, None))
     }
 
     fn insert_turns(&self, turns: Vec<NewTurn>) -> Result<usize> {

@@ -156,7 +156,6 @@ fn create_tables(c: &mut Conn, dimensions: usize) -> PgResult<()> {
     } else {
         ""
     };
-    c.batch("BEGIN")?;
     c.client
         .execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])?;
     c.batch(&format!(
@@ -188,8 +187,7 @@ fn create_tables(c: &mut Conn, dimensions: usize) -> PgResult<()> {
            last_failed_at timestamptz NOT NULL DEFAULT now(),
            PRIMARY KEY (org_id, trace_id, span_id));
          CREATE INDEX IF NOT EXISTS span_embeddings_failures_hash_idx
-           ON span_embeddings_failures (org_id, content_hash);
-         COMMIT"
+           ON span_embeddings_failures (org_id, content_hash)"
     ))?;
     Ok(())
 }
@@ -367,13 +365,15 @@ impl Vectors for PgStore {
                 .into());
             }
             super::check_pgvector(c)?;
-            let mut have = stored_dimensions(c)?;
-            if have.is_none() {
-                create_tables(c, dimensions)?;
-                have = stored_dimensions(c)?;
-            }
-            Ok(have)
+            stored_dimensions(c)
         })?;
+        let have = match have {
+            Some(have) => Some(have),
+            None => self.pool.write(|c| {
+                create_tables(c, dimensions)?;
+                stored_dimensions(c)
+            })?,
+        };
         match have {
             Some(have) if have != dimensions => Err(StoreError::Dimensions {
                 have,
