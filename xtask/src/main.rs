@@ -78,6 +78,9 @@ fn reference() -> Result<String> {
         &["auth"],
         &["dev", "embed-spans"],
         &["dev", "rederive"],
+        &["migrate"],
+        &["init"],
+        &["local"],
         &["alias", "install"],
         &["completions"],
     ];

@@ -359,6 +359,10 @@ impl Engine {
     }
 
     fn source_gone(&self, session_id: &str) -> Result<bool, StoreError> {
+        // Its file may be on another machine.
+        if self.store.is_shared() {
+            return Ok(false);
+        }
         Ok(self.store.session(session_id)?.is_some_and(|s| {
             !s.row.source_path.is_empty() && !std::path::Path::new(&s.row.source_path).exists()
         }))

@@ -10,6 +10,11 @@ use serde_json::Value;
 /// Status and JSON body of one answer.
 pub type Answer = (u16, Value);
 
+/// As status: the provider dies before it answers.
+pub const DIES: u16 = 0;
+/// As status: the provider dies in the middle of its answer.
+pub const CUT: u16 = 1;
+
 type Handler = Box<dyn FnMut(&str, &Value) -> Answer + Send>;
 
 /// A running fake; it ends with the value.
@@ -109,7 +114,17 @@ fn serve(mut stream: TcpStream, handler: &Mutex<Handler>, calls: &AtomicUsize) {
             Ok(mut h) => h(&path, &json),
             Err(_) => return,
         };
+        if status == DIES {
+            return;
+        }
         let text = answer.to_string();
+        if status == CUT {
+            let half = &text[..text.len() / 2];
+            let head = "HTTP/1.1 200 X\r\nContent-Type: application/json\r\nContent-Length:";
+            // It was to be cut off anyway.
+            let _ = write!(stream, "{head} {}\r\n\r\n{half}", text.len());
+            return;
+        }
         let sent = write!(
             stream,
             "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}",

@@ -5,7 +5,7 @@ mod postgres;
 
 use std::path::PathBuf;
 
-pub use fake::{Answer, FakeProvider};
+pub use fake::{Answer, CUT, DIES, FakeProvider};
 pub use postgres::{Postgres, own_postgres, postgres};
 
 /// A file or folder of `../shared` (reference data that is not in the repository), or `None` with a

@@ -156,6 +156,51 @@ fn failures_are_transient_or_remembered() {
 }
 
 #[test]
+fn a_provider_that_is_limited_cut_off_dead_or_slow_costs_only_time() {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static STATUS: AtomicU16 = AtomicU16::new(200);
+    for ollama in [false, true] {
+        let fake = FakeProvider::start(move |_, body| match STATUS.load(Ordering::SeqCst) {
+            2 => {
+                std::thread::sleep(std::time::Duration::from_secs(3));
+                (200, json!({}))
+            }
+            429 => (429, json!({"error": {"message": "slow down"}})),
+            status => {
+                let v = vector(body["input"].as_str().unwrap(), 8);
+                (
+                    status,
+                    json!({"data": [{"embedding": v}], "embeddings": [v]}),
+                )
+            }
+        });
+        let mut config = openai(&fake, "m", 8);
+        if ollama {
+            config.embedding.provider = "ollama".into();
+        }
+        config.search_deadline = std::time::Duration::from_millis(300);
+        let h = home_with(config);
+        three_turns(&h);
+        let pass = || h.engine.embed_pass(EmbedOptions::default()).unwrap();
+        for status in [429, weft_testkit::DIES, weft_testkit::CUT] {
+            STATUS.store(status, Ordering::SeqCst);
+            let r = pass();
+            assert_eq!((r.failed, r.embedded, r.poisoned), (3, 0, 0), "{status}");
+        }
+        STATUS.store(200, Ordering::SeqCst);
+        assert_eq!(pass().embedded, 3);
+        assert_eq!(h.search("question 1", Mode::Hybrid).mode, Mode::Hybrid);
+        // A search does not wait for a slow one.
+        STATUS.store(2, Ordering::SeqCst);
+        let began = std::time::Instant::now();
+        let a = h.search("question 1", Mode::Hybrid);
+        assert!(began.elapsed() < std::time::Duration::from_secs(2));
+        assert_eq!((a.mode, a.degraded[0].leg), (Mode::Lexical, "vectors"));
+        assert_eq!(a.hits[0].span_id, "llm_r1");
+    }
+}
+
+#[test]
 fn a_text_over_the_limit_is_not_sent() {
     let fake = FakeProvider::start(|_, body| openai_answer(body, 8));
     let mut c = openai(&fake, "m", 8);

@@ -230,7 +230,7 @@ impl PgStore {
         Ok(rows.unwrap_or(0.0))
     }
 
-    /// The nearest rows in scope: document and similarity, best first.
+    /// The nearest rows in scope: document and similarity of each piece, best first.
     fn rows_near(
         &self,
         c: &mut Conn,
@@ -245,40 +245,32 @@ impl PgStore {
         let q = cond.bind(query.clone());
         let limit = cond.bind(chunks as i64);
         let d = model.dimensions;
-        // The documents are joined behind the nearest rows, where the filter says nothing about them.
-        let (columns, source) = if filter.is_empty() {
-            (
-                "e.trace_id, e.span_id, e.content_hash",
-                format!("span_embeddings e WHERE e.org_id = $1 AND e.model = {m}"),
+        let scope = &cond.sql;
+        let joined = "span_documents d ON d.org_id = $1 AND d.trace_id = e.trace_id
+                       AND d.span_id = e.span_id AND d.hash = e.content_hash";
+        // `+ 0` keeps the planner from an index scan.
+        let (distance, order) = match plan {
+            Plan::Exact => (format!("(e.embedding <=> {q}) + 0"), "distance".to_owned()),
+            Plan::Index => (
+                format!("e.embedding <=> {q}"),
+                format!("e.embedding::halfvec({d}) <=> {q}::vector({d})::halfvec({d})"),
+            ),
+        };
+        let sql = if filter.is_empty() {
+            // Nothing is asked of the documents: they are joined behind the nearest rows.
+            format!(
+                "WITH near AS MATERIALIZED (SELECT e.trace_id, e.span_id, e.content_hash, {distance} AS distance
+                   FROM span_embeddings e WHERE e.org_id = $1 AND e.model = {m} ORDER BY {order} LIMIT {limit})
+                 SELECT d.id, (1 - e.distance)::float4 FROM near e JOIN {joined} ORDER BY e.distance, d.id"
             )
         } else {
-            (
-                "e.trace_id, e.span_id, e.content_hash",
-                format!(
-                    "span_embeddings e JOIN span_documents d ON d.org_id = $1
-                       AND d.trace_id = e.trace_id AND d.span_id = e.span_id AND d.hash = e.content_hash
-                     WHERE e.org_id = $1 AND e.model = {m} AND {}",
-                    cond.sql
-                ),
+            format!(
+                "WITH near AS MATERIALIZED (SELECT d.id, {distance} AS distance
+                   FROM span_embeddings e JOIN {joined}
+                   WHERE e.org_id = $1 AND e.model = {m} AND {scope} ORDER BY {order} LIMIT {limit})
+                 SELECT id, (1 - distance)::float4 FROM near ORDER BY distance, id"
             )
         };
-        let nearest = match plan {
-            // `+ 0` keeps the planner from an index scan.
-            Plan::Exact => format!(
-                "SELECT {columns}, (e.embedding <=> {q}) + 0 AS distance FROM {source}
-                 ORDER BY 4 LIMIT {limit}"
-            ),
-            Plan::Index => format!(
-                "SELECT {columns}, e.embedding <=> {q} AS distance FROM {source}
-                 ORDER BY e.embedding::halfvec({d}) <=> {q}::vector({d})::halfvec({d}) LIMIT {limit}"
-            ),
-        };
-        let sql = format!(
-            "WITH near AS MATERIALIZED ({nearest})
-             SELECT d.id, (1 - near.distance)::float4 FROM near JOIN span_documents d ON d.org_id = $1
-               AND d.trace_id = near.trace_id AND d.span_id = near.span_id AND d.hash = near.content_hash
-             ORDER BY near.distance, d.id"
-        );
         let params = cond.params();
         let rows = match plan {
             Plan::Exact => c.rows(&sql, &params),
@@ -295,12 +287,7 @@ impl PgStore {
             }
         };
         let rows = with_tables(rows)?;
-        let mut seen = HashSet::new();
-        Ok(rows
-            .iter()
-            .map(|r| (r.get::<_, i64>(0), r.get::<_, f32>(1)))
-            .filter(|h| seen.insert(h.0))
-            .collect())
+        Ok(rows.iter().map(|r| (r.get(0), r.get(1))).collect())
     }
 
     fn find_near(
@@ -316,14 +303,24 @@ impl PgStore {
         if ann.indexed && scope > EXACT_ROWS && !filter.is_empty() {
             scope = self.scope(c, filter)?.min(scope);
         }
-        if !ann.indexed || scope <= EXACT_ROWS {
-            return self.rows_near(c, model, query, filter, chunks, Plan::Exact);
+        let mut plan = Plan::Exact;
+        if ann.indexed && scope > EXACT_ROWS {
+            plan = Plan::Index;
         }
-        let found = self.rows_near(c, model, query, filter, chunks, Plan::Index)?;
-        // Several pieces of one span are one hit. Fewer hits than that explains are too few.
-        if found.len() * 2 < chunks {
-            return self.rows_near(c, model, query, filter, chunks, Plan::Exact);
+        let mut found = self.rows_near(c, model, query, filter, chunks, plan)?;
+        // More than that are in scope: the scan gave up, or the estimate was wrong. Behind an unfiltered
+        // one a few rows may have lost their document.
+        let wanted = if filter.is_empty() {
+            chunks / 2
+        } else {
+            chunks
+        };
+        if plan == Plan::Index && found.len() < wanted {
+            found = self.rows_near(c, model, query, filter, chunks, Plan::Exact)?;
         }
+        // Several pieces of one span are one hit, with the best of their scores.
+        let mut seen = HashSet::new();
+        found.retain(|h| seen.insert(h.0));
         Ok(found)
     }
 

@@ -483,3 +483,74 @@ fn sessions_over_three_servers_answer_as_one() {
         }
     }
 }
+
+#[test]
+fn a_running_server_survives_the_migration_of_a_newer_one() {
+    let Some((h, dsn)) = shared() else { return };
+    let server = weft_testkit::postgres().unwrap();
+    fill(&*h.store, &[("before", 3)]);
+    // What a migration may do: add. It runs while turns come in.
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for n in 0..200 {
+                h.store
+                    .insert_turn(turn("busy", &format!("r{n}"), n))
+                    .unwrap();
+            }
+        });
+        server
+            .psql(
+                &dsn,
+                "BEGIN; ALTER TABLE raw_turns ADD COLUMN later text; ALTER TABLE sessions ADD COLUMN later text NOT NULL DEFAULT 'x';
+                 CREATE INDEX later ON spans_20260615 (org_id, model);
+                 UPDATE weft_meta SET value = '2' WHERE key = 'schema_version'; COMMIT",
+            )
+            .unwrap();
+        writer.join().unwrap();
+    });
+    assert_eq!(h.store.count_turns().unwrap(), 201);
+    assert_eq!(
+        spans(&*h.store, "question before 1", &Filter::default(), 3).len(),
+        3
+    );
+    fill(&*h.store, &[("after", 2)]);
+    // Whoever starts now has to be newer.
+    let e = PgStore::open(&dsn, h.dir.path()).expect_err("older than the schema");
+    assert!(
+        matches!(
+            e,
+            StoreError::Newer {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ),
+        "{e}"
+    );
+}
+
+#[test]
+fn a_session_of_a_hundred_megabytes_is_stored_and_read() {
+    let Some((h, _)) = shared() else { return };
+    let s = &h.store;
+    let text = |n: usize| format!("{n} ").repeat(2_500_000 / format!("{n} ").len());
+    for n in 0..40 {
+        let mut t = turn("large", &format!("r{n}"), n as i64);
+        t.raw_request = Some(format!("{{\"text\":\"{}\"}}", text(n)));
+        s.insert_turn(t).unwrap();
+    }
+    let row = s.session(&id_of("large")).unwrap().unwrap().row;
+    let texts: Vec<(String, String)> = (0..40)
+        .map(|n| (format!("question {n}"), text(n)))
+        .collect();
+    let (p, mut docs) = projection("large", &texts, 1_000);
+    for d in &mut docs {
+        d.assistant_text.truncate(1_000);
+    }
+    s.write_projection(&row, p, docs, 40).unwrap();
+    let listed = s.raw_turns(&key("large")).unwrap();
+    assert!(listed.iter().map(|t| t.request_chars).sum::<i64>() > 99_000_000);
+    assert_eq!(s.session_spans(&row.id).unwrap().len(), 40);
+    let last = s.span("trc_large_39", "llm_large_39").unwrap().unwrap();
+    assert!(last.output.unwrap().len() > 2_400_000);
+}

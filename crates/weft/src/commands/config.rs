@@ -52,7 +52,8 @@ pub(crate) fn run(c: ConfigCommand, settings: &mut Settings, out: Out) -> Result
                 let value = if value.is_empty() {
                     "<not set>".to_owned()
                 } else {
-                    value
+                    // A list ends up in reports of errors; `get` shows the password of a DSN.
+                    weft_engine::redacted(&value)
                 };
                 out.line(&format!(
                     "{:<28} {:<24} {}",

@@ -25,8 +25,15 @@ pub(crate) struct Doctor {
 
 pub(crate) fn run(c: &Doctor, settings: &Settings, out: Out) -> Result<u8> {
     if c.rebuild {
-        Engine::remove_index(settings.data_dir())?;
+        let shared = !settings.text("storage.postgres_dsn")?.is_empty();
+        if !shared {
+            Engine::remove_index(settings.data_dir())?;
+        }
         let engine = open(settings)?;
+        if shared {
+            // What is derived is in the database and is replaced where it differs.
+            engine.store().reset_packed()?;
+        }
         engine.sweep(i64::MIN)?;
         catch_up(&engine, c.json)?;
     }
