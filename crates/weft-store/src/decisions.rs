@@ -3,9 +3,9 @@
 //! **Invariant.** A record that was stored is never lost: a change writes the new body and an event in
 //! one transaction, and only a purge removes one.
 
-use crate::ModelInfo;
-use crate::Result;
 use weft_core::time::Micros;
+
+use crate::{ModelInfo, Result};
 
 /// A set of decisions, bound to a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Checking a store, and rebuilding what can be rebuilt.
 
-use crate::Result;
 use std::path::Path;
+
+use crate::Result;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

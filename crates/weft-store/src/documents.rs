@@ -1,7 +1,8 @@
 //! Documents: what search reads of one span, and how a query's scope chooses among them.
 
-use crate::Result;
 use weft_core::time::Micros;
+
+use crate::Result;
 
 /// The searchable side of one span.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Which span wrote which file: rows beside the spans, written with them.
 
-use crate::Result;
 use weft_core::edits::Edit;
 use weft_core::time::Micros;
+
+use crate::Result;
 
 /// A span that wrote a file.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -26,6 +26,9 @@ pub enum StoreError {
     /// The database server does not answer.
     #[error("the database does not answer: {0}")]
     Unavailable(String),
+    /// The address of the database cannot be read.
+    #[error("invalid PostgreSQL DSN: {0}")]
+    BadDsn(String),
     /// The database refuses this program.
     #[error("the database refuses: {0}")]
     Refused(String),
@@ -81,6 +84,12 @@ impl StoreError {
             Self::Corrupt(_) => "run `weft doctor`; what can be rebuilt is rebuilt with `--fix`",
             Self::Unavailable(_) => {
                 "is the server running, and is the DSN right? `weft config get storage.postgres_dsn`"
+            }
+            Self::BadDsn(_) => {
+                "write postgres://USER@HOST:5432/DATABASE, or host=HOST user=USER dbname=DATABASE"
+            }
+            Self::Refused(t) if t.contains("TLS") => {
+                "sslmode=disable, require or verify-full, sslrootcert=FILE for a private authority"
             }
             Self::Refused(_) => "check user, password, database and extensions of the DSN",
             Self::Newer { .. } => "the store was written by a newer weft",

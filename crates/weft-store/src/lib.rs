@@ -1,6 +1,8 @@
 //! Where weft keeps what it knows: the only SQL, the only index files.
 //!
-//! The embedded store is one folder:
+//! A [`Store`] is a set of narrow traits, cut at operations of the product. Two implement them:
+//!
+//! - [`SqliteStore`], the embedded one: one folder, with nothing to set up.
 //!
 //! | file | what | if lost |
 //! | --- | --- | --- |
@@ -10,9 +12,12 @@
 //! | `words/` | the keyword index | rebuilt from `index.db` |
 //! | `code/<repository>/` | the code index of a repository | rebuilt from the repository |
 //!
+//! - [`PgStore`], the shared one: PostgreSQL with pgvector, and under `shared/<database>/` what a machine
+//!   keeps of it and can build again.
+//!
 //! **Invariant.** A function that stores something returns only when it is durable
-//! (`synchronous=FULL` for the truth). **Invariant.** Several processes may have one store open;
-//! each sees what the others committed.
+//! (`synchronous=FULL` for the truth; the server's own commit). **Invariant.** Several processes may
+//! have one store open; each sees what the others committed.
 
 pub mod code;
 mod codes;

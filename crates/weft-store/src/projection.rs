@@ -1,14 +1,15 @@
 //! The derived rows: traces, spans, links, rollups. Written whole, one session at a time.
 
-use crate::Result;
-use crate::documents::Document;
-use crate::sessions::SessionRow;
 use serde_json::Value;
 use weft_core::block::ContentBlock;
 use weft_core::derive::Projection;
 use weft_core::hash::sha256_hex;
 use weft_core::span::{Link, Span, Trace};
 use weft_core::time::Micros;
+
+use crate::Result;
+use crate::documents::Document;
+use crate::sessions::SessionRow;
 
 /// A stored trace.
 #[derive(Clone, Debug, Default)]

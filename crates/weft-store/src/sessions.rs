@@ -1,9 +1,10 @@
 //! Session identities (truth) and their lists joined with what derivation found.
 
-use crate::Result;
 use serde_json::{Map, Value};
 use weft_core::span::Rollup;
 use weft_core::time::Micros;
+
+use crate::Result;
 
 /// A session as its harness names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,9 +1,10 @@
 //! Raw turns, the derive queue and import marks: the truth as it comes in.
 
-use crate::Result;
-use crate::sessions::{NewSession, SessionKey};
 use serde_json::{Map, Value};
 use weft_core::time::Micros;
+
+use crate::Result;
+use crate::sessions::{NewSession, SessionKey};
 
 /// Raw turns to be stored; what it holds is already redacted.
 #[derive(Clone, Debug, Default)]

@@ -6,8 +6,7 @@
 
 use weft_core::time::Micros;
 
-use crate::Result;
-use crate::{Filter, Lease};
+use crate::{Filter, Lease, Result, StoreError};
 
 /// A model whose vectors the store holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +17,34 @@ pub struct ModelInfo {
     pub identity: String,
     /// Length of its vectors.
     pub dimensions: usize,
+}
+
+impl ModelInfo {
+    /// Refuses vectors that are not of this model's length.
+    pub(crate) fn check(&self, vectors: &[StoredVectors]) -> Result<()> {
+        match vectors
+            .iter()
+            .flat_map(|v| &v.chunks)
+            .find(|v| v.len() != self.dimensions)
+        {
+            Some(v) => Err(StoreError::Dimensions {
+                have: v.len(),
+                want: self.dimensions,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a query that is not of this model's length.
+    pub(crate) fn check_query(&self, query: &[f32]) -> Result<()> {
+        if query.len() == self.dimensions {
+            return Ok(());
+        }
+        Err(StoreError::QueryDimensions {
+            have: self.dimensions,
+            want: query.len(),
+        })
+    }
 }
 
 /// A text that waits to be embedded.

@@ -6,12 +6,11 @@ use postgres::types::ToSql;
 use serde_json::Value;
 use uuid::Uuid;
 use weft_core::span::Rollup;
+use weft_core::time::Micros;
 
 use super::PgStore;
 use super::pool::{Conn, PgResult};
 use super::types::{At, Json, id_text, json, object, text, uuid, value};
-use weft_core::time::Micros;
-
 use crate::{
     Boundary, ListQuery, NewSession, Result, SessionFull, SessionKey, SessionRow, Sessions,
     SortField, StatsRow, StoreError,

@@ -80,7 +80,7 @@ pub(crate) enum Tls {
 /// # Errors
 /// What is wrong with it; the DSN itself is not told, it may hold a password.
 pub(crate) fn read(dsn: &str) -> Result<(Config, Tls), StoreError> {
-    let refuse = |what: String| StoreError::Other(format!("invalid PostgreSQL DSN: {what}"));
+    let refuse = |what: String| StoreError::BadDsn(what);
     let (dsn, root) = take(dsn, "sslrootcert");
     let (dsn, mode) = take(&dsn, "sslmode");
     let mut config = Config::from_str(&dsn).map_err(|e| {
@@ -214,6 +214,14 @@ impl Tls {
             Self::On(tls) => config.connect((**tls).clone()),
         };
         connected.map_err(|e| match Fail::from(e) {
+            // Whoever cannot be trusted, or does not want the password, is there all the same.
+            Fail::Lost(text) | Fail::Store(StoreError::Other(text))
+                if ["TLS", "password", "authentication"]
+                    .iter()
+                    .any(|w| text.contains(w)) =>
+            {
+                Fail::Store(StoreError::Refused(text))
+            }
             // An address that nothing answers at is no broken connection to try again on.
             Fail::Lost(text) => Fail::Store(StoreError::Unavailable(text)),
             f => f,

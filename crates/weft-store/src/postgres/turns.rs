@@ -2,13 +2,12 @@
 
 use postgres::Row;
 use postgres::types::ToSql;
+use weft_core::time::Micros;
 
 use super::PgStore;
 use super::pool::{Conn, PgResult};
 use super::sessions;
 use super::types::{At, Json, json, object, text, value};
-use weft_core::time::Micros;
-
 use crate::{
     ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, Result, SessionKey, StoredTurn,
     TurnIndex, Turns,

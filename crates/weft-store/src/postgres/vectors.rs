@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 use pgvector::Vector;
 use uuid::Uuid;
+use weft_core::time::Micros;
 
 use super::PgStore;
 use super::documents::conditions;
 use super::pool::{Conn, Fail, PgResult, no_table};
 use super::types::{At, from_hex, hex, text};
-use weft_core::time::Micros;
-
 use crate::{
     Document, EmbedReport, FailureRow, Filter, Lease, ModelInfo, PendingText, Result, StoreError,
     StoredVectors, Vectors,
@@ -509,14 +508,7 @@ impl Vectors for PgStore {
         settled: Vec<i64>,
         now: Micros,
     ) -> Result<()> {
-        for v in vectors.iter().flat_map(|v| &v.chunks) {
-            if v.len() != model.dimensions {
-                return Err(StoreError::Dimensions {
-                    have: v.len(),
-                    want: model.dimensions,
-                });
-            }
-        }
+        model.check(&vectors)?;
         let name = model_name(&model.identity);
         let (mut hashes, mut chunks, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         for v in &vectors {
@@ -654,12 +646,7 @@ impl Vectors for PgStore {
         filter: &Filter,
         chunks: usize,
     ) -> Result<Vec<(i64, f32)>> {
-        if query.len() != model.dimensions {
-            return Err(StoreError::QueryDimensions {
-                have: model.dimensions,
-                want: query.len(),
-            });
-        }
+        model.check_query(query)?;
         let query = Vector::from(query.to_vec());
         self.pool
             .read(|c| self.find_near(c, model, &query, filter, chunks.max(1)))

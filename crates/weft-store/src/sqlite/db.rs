@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
 use super::schema;
 use crate::{Result, StoreError};
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 pub(crate) const TRUTH_FILE: &str = "weft.db";
 pub(crate) const INDEX_FILE: &str = "index.db";

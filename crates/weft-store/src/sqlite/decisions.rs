@@ -3,6 +3,9 @@
 //! **Invariant.** A record that was stored is never lost: a change writes the new body and an event in
 //! one transaction, and only a purge removes one.
 
+use rusqlite::{OptionalExtension as _, params};
+use weft_core::time::Micros;
+
 use super::SqliteStore;
 use super::models::{from_blob, to_blob};
 use crate::pack::{pack, unpack};
@@ -10,8 +13,6 @@ use crate::{
     DecisionEntry, DecisionEvent, DecisionIndex, DecisionRecords, DecisionRow, DecisionText,
     DecisionTruth, ModelInfo, Result, StoreError, Workspace,
 };
-use rusqlite::{OptionalExtension as _, params};
-use weft_core::time::Micros;
 
 fn row(r: &rusqlite::Row<'_>) -> rusqlite::Result<DecisionRow> {
     Ok(DecisionRow {

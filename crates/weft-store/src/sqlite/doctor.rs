@@ -1,12 +1,14 @@
 //! Checking a store, and rebuilding what can be rebuilt.
 
+use std::path::Path;
+
+use rusqlite::Connection;
+
 use super::SqliteStore;
 use super::db;
 use crate::codes::Segment;
 use crate::doctor::{check, remove_dir};
 use crate::{DoctorReport, Result, StoreError, Upkeep};
-use rusqlite::Connection;
-use std::path::Path;
 
 fn integrity(path: &Path) -> Result<String> {
     let c = Connection::open(path)?;

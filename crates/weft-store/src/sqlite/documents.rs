@@ -1,8 +1,9 @@
 //! Documents: what search reads of one span, and how a query's scope chooses among them.
 
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
+
 use super::SqliteStore;
 use crate::{Coverage, Document, Documents, Filter, Result, Role, SpanHit, Subagents};
-use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 /// The conditions on `d` (documents) and their values.
 pub(crate) fn conditions(filter: &Filter) -> (String, Vec<Box<dyn ToSql>>) {

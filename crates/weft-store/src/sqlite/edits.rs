@@ -1,13 +1,14 @@
 //! Which span wrote which file: rows beside the spans, written with them.
 
-use super::SqliteStore;
-use crate::edits::name_of;
-use crate::pack::unpack;
-use crate::{Edits, FileEdit, Result};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use weft_core::block::ContentBlock;
 use weft_core::edits::{self};
 use weft_core::time::Micros;
+
+use super::SqliteStore;
+use crate::edits::name_of;
+use crate::pack::unpack;
+use crate::{Edits, FileEdit, Result};
 
 const WAITING: &str = "file_edits.waiting";
 

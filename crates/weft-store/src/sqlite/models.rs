@@ -4,13 +4,14 @@
 //! embedded once however many spans hold it. **Invariant.** A vector always stands under the
 //! identity of its model, and a search reads one model's vectors only.
 
+use rusqlite::{Connection, OptionalExtension, params};
+use weft_core::time::Micros;
+
 use super::SqliteStore;
 use crate::{
     Document, EmbedReport, FailureRow, Filter, Lease, ModelInfo, PendingText, Result, StoreError,
     StoredVectors, Vectors,
 };
-use rusqlite::{Connection, OptionalExtension, params};
-use weft_core::time::Micros;
 
 const META_DIMENSIONS: &str = "span_embeddings.dimensions";
 
@@ -168,6 +169,7 @@ impl Vectors for SqliteStore {
         settled: Vec<i64>,
         now: Micros,
     ) -> Result<()> {
+        model.check(&vectors)?;
         let model = model.clone();
         self.index.run(move |c| {
             let mut insert = c.prepare_cached(
@@ -176,12 +178,6 @@ impl Vectors for SqliteStore {
             )?;
             for v in &vectors {
                 for (chunk, vector) in v.chunks.iter().enumerate() {
-                    if vector.len() != model.dimensions {
-                        return Err(StoreError::Dimensions {
-                            have: vector.len(),
-                            want: model.dimensions,
-                        });
-                    }
                     insert.execute(params![model.id, v.hash, chunk as i64, to_blob(vector)])?;
                 }
                 c.prepare_cached("DELETE FROM embed_failures WHERE model_id = ?1 AND hash = ?2")?

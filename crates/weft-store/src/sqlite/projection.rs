@@ -1,15 +1,16 @@
 //! The derived rows: traces, spans, links, rollups. Written whole, one session at a time.
 
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use serde_json::Value;
+use weft_core::derive::Projection;
+use weft_core::span::{Link, Span, Trace};
+
 use super::SqliteStore;
 use super::documents;
 use super::edits;
 use crate::pack::{pack, unpack};
 use crate::projection::{blocks_json, preview, span_hash, trace_hash};
 use crate::{Document, LinkRow, PayloadRow, Result, SessionRow, SpanRow, Spans, TraceRow};
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
-use serde_json::Value;
-use weft_core::derive::Projection;
-use weft_core::span::{Link, Span, Trace};
 
 fn write_trace(c: &Connection, session_id: &str, t: &Trace) -> Result<()> {
     let hash = trace_hash(session_id, t);

@@ -1,8 +1,9 @@
 //! Repositories that were seen, claims of drafts, purged paths: truth about code.
 
+use rusqlite::{OptionalExtension as _, params};
+
 use super::SqliteStore;
 use crate::{Claim, Repositories, RepositoryRow, Result, Write};
-use rusqlite::{OptionalExtension as _, params};
 
 fn row(r: &rusqlite::Row<'_>) -> rusqlite::Result<RepositoryRow> {
     Ok(RepositoryRow {

@@ -1,14 +1,15 @@
 //! Session identities (truth) and their lists joined with what derivation found.
 
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+use serde_json::{Map, Value};
+use weft_core::span::Rollup;
+use weft_core::time::Micros;
+
 use super::SqliteStore;
 use crate::{
     Boundary, ListQuery, NewSession, Result, SessionFull, SessionKey, SessionRow, Sessions,
     SortField, StatsRow, StoreError,
 };
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
-use serde_json::{Map, Value};
-use weft_core::span::Rollup;
-use weft_core::time::Micros;
 
 /// The column that a list is sorted by.
 fn column(field: SortField) -> &'static str {

@@ -1,8 +1,9 @@
 //! Tokens of the HTTP API: only their hashes are kept.
 
+use rusqlite::{OptionalExtension as _, params};
+
 use super::SqliteStore;
 use crate::{Result, Scope, TokenRow, Tokens};
-use rusqlite::{OptionalExtension as _, params};
 
 fn row(r: &rusqlite::Row<'_>) -> rusqlite::Result<TokenRow> {
     let scope: String = r.get(2)?;

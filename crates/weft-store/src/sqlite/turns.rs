@@ -1,5 +1,9 @@
 //! Raw turns, the derive queue and import marks: the truth as it comes in.
 
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Map, Value};
+use weft_core::time::Micros;
+
 use super::SqliteStore;
 use super::sessions;
 use crate::pack::{pack, unpack_json};
@@ -7,9 +11,6 @@ use crate::{
     ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, Result, SessionKey, StoredTurn,
     TurnIndex, Turns,
 };
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde_json::{Map, Value};
-use weft_core::time::Micros;
 
 fn object(v: Value) -> Map<String, Value> {
     match v {

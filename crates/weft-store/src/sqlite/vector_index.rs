@@ -4,17 +4,19 @@
 //! younger than the last segment are the tail, read from the database and scored exactly. Both are
 //! published together behind an atomic pointer, so a search never waits for a writer.
 
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use rusqlite::{Connection, params};
+
 use super::SqliteStore;
 use super::documents::conditions;
 use super::models::from_blob;
 use crate::codes::{Query, Segment, dot};
 use crate::documents::merge_nearest;
 use crate::{Filter, ModelInfo, Result, StoreError};
-use arc_swap::ArcSwap;
-use rusqlite::{Connection, params};
-use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 /// Rows of a full segment.
 const SEGMENT_ROWS: usize = 65_536;
@@ -254,12 +256,7 @@ impl SqliteStore {
         filter: &Filter,
         chunks: usize,
     ) -> Result<Vec<(i64, f32)>> {
-        if query.len() != model.dimensions {
-            return Err(StoreError::QueryDimensions {
-                have: model.dimensions,
-                want: query.len(),
-            });
-        }
+        model.check_query(query)?;
         let norm = dot(query, query).sqrt();
         self.readers.with(|c| {
             let snapshot = self.vectors.snapshot(c, model)?;

@@ -5,7 +5,6 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
-
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
