@@ -186,7 +186,7 @@ fn work_is_leased_to_one_worker_and_taken_over_from_a_dead_one() {
     }
     let short = weft_store::Lease {
         owner: "dead",
-        micros: 300_000,
+        micros: 2_000_000,
     };
     let first = a.claim_derivations(10, 10, 12, &short).unwrap();
     let second = b
@@ -203,7 +203,7 @@ fn work_is_leased_to_one_worker_and_taken_over_from_a_dead_one() {
     );
     // Renewed, it stays taken.
     a.renew_leases(&lease("dead")).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    std::thread::sleep(std::time::Duration::from_millis(2_200));
     assert!(
         b.store
             .claim_derivations(10, 10, 50, &lease("alive"))
@@ -211,7 +211,7 @@ fn work_is_leased_to_one_worker_and_taken_over_from_a_dead_one() {
             .is_empty()
     );
     a.renew_leases(&short).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    std::thread::sleep(std::time::Duration::from_millis(2_200));
     assert_eq!(
         b.store
             .claim_derivations(10, 10, 50, &lease("alive"))
@@ -252,7 +252,7 @@ fn a_text_is_embedded_by_one_worker_and_once() {
     let model = a.ensure_schema("ollama/m@8", D).unwrap();
     let short = weft_store::Lease {
         owner: "dead",
-        micros: 300_000,
+        micros: 2_000_000,
     };
     let (mine, _) = a.claim_texts(&model, 0, 40, &short).unwrap();
     assert_eq!(mine.len(), 40);
@@ -266,7 +266,7 @@ fn a_text_is_embedded_by_one_worker_and_once() {
         theirs.len()
     );
     // The worker dies: its texts go to the other one.
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    std::thread::sleep(std::time::Duration::from_millis(2_200));
     let (theirs, _) = b
         .store
         .claim_texts(&model, 0, 100, &lease("alive"))
