@@ -219,7 +219,7 @@ fn search_table(pg: &Postgres, r: &mut Random, words: &[&str], rows: usize) -> R
             scoped,
             embedder.dimensions(),
         ))?;
-        sql.batch_execute("SET hnsw.ef_search = 40; SET hnsw.iterative_scan = strict_order")?;
+        sql.batch_execute("SET hnsw.ef_search = 200; SET hnsw.iterative_scan = strict_order")?;
         let mut figures: [(Vec<f64>, usize); 3] = Default::default();
         for (i, q) in queries.iter().enumerate() {
             let v = embedder.embed(q)?.context("a vector")?;
@@ -237,16 +237,10 @@ fn search_table(pg: &Postgres, r: &mut Random, words: &[&str], rows: usize) -> R
                         .map(|h| h.1)
                         .collect(),
                     1 => {
-                        if by_index && !scoped {
-                            sql.batch_execute("BEGIN READ ONLY")?;
-                        }
                         let rows = sql.query(
                             &statement,
                             &[&vector, &model.identity, &(CHUNKS as i64), &session],
                         )?;
-                        if by_index && !scoped {
-                            sql.batch_execute("COMMIT")?;
-                        }
                         rows.iter().map(|r| r.get::<_, f64>(2) as f32).collect()
                     }
                     _ => own

@@ -27,6 +27,12 @@ const MAX_STATEMENTS: usize = 256;
 /// How often a transaction that the database undid is run.
 const ATTEMPTS: u32 = 10;
 
+/// Candidates that a search of the HNSW index keeps: five times what a search for ten hits asks for. Fewer
+/// are faster and miss too much (`cargo xtask bench postgres`).
+pub(crate) const EF_SEARCH: usize = 200;
+/// Rows that an HNSW scan may visit while a filter leaves too few.
+const MAX_SCAN: usize = 200_000;
+
 /// Limits of a session, where the DSN's `options` set no other: a statement that takes longer is
 /// stopped by the server.
 const LIMITS: [(&str, &str); 3] = [
@@ -207,6 +213,30 @@ pub(crate) struct Pool {
     freed: Condvar,
 }
 
+/// A connection in use. One that is not given back, because its user panicked, is closed and counts no more.
+struct Loan<'a> {
+    conn: Option<Conn>,
+    pool: &'a Pool,
+}
+
+impl Loan<'_> {
+    fn with<T>(&mut self, f: impl FnOnce(&mut Conn) -> PgResult<T>) -> PgResult<T> {
+        match &mut self.conn {
+            Some(c) => f(c),
+            None => Err(Fail::Lost("the connection was given back".into())),
+        }
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        if self.conn.take().is_some() {
+            self.pool.state().open -= 1;
+            self.pool.freed.notify_one();
+        }
+    }
+}
+
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").finish_non_exhaustive()
@@ -242,6 +272,14 @@ impl Pool {
     fn connect(&self) -> PgResult<Conn> {
         let mut client = self.tls.connect(&self.config)?;
         client.batch_execute(&self.limits())?;
+        // How HNSW is searched. An engine that has no such settings (YugabyteDB) goes on with its own.
+        let hnsw = format!(
+            "SET hnsw.ef_search = {EF_SEARCH}; SET hnsw.iterative_scan = strict_order;
+             SET hnsw.max_scan_tuples = {MAX_SCAN}"
+        );
+        if let Err(e) = client.batch_execute(&hnsw) {
+            tracing::debug!(error = %e, "no settings for HNSW");
+        }
         Ok(Conn {
             client,
             statements: HashMap::new(),
@@ -249,7 +287,14 @@ impl Pool {
     }
 
     /// A connection, new or idle; waits while all are used, or while the server has none to give.
-    fn take(&self) -> PgResult<Conn> {
+    fn take(&self) -> PgResult<Loan<'_>> {
+        Ok(Loan {
+            conn: Some(self.free_or_new()?),
+            pool: self,
+        })
+    }
+
+    fn free_or_new(&self) -> PgResult<Conn> {
         let end = Instant::now() + WAIT;
         let mut state = self.state();
         loop {
@@ -287,7 +332,8 @@ impl Pool {
         }
     }
 
-    fn give_back(&self, c: Conn, broken: bool) {
+    fn give_back(&self, mut loan: Loan<'_>, broken: bool) {
+        let Some(c) = loan.conn.take() else { return };
         let mut state = self.state();
         if broken || c.client.is_closed() || state.idle.len() >= MAX_IDLE {
             state.open -= 1;
@@ -311,10 +357,10 @@ impl Pool {
     }
 
     fn once<T>(&self, f: &impl Fn(&mut Conn) -> PgResult<T>) -> PgResult<T> {
-        let mut c = self.take()?;
-        let result = f(&mut c);
+        let mut loan = self.take()?;
+        let result = loan.with(f);
         let broken = matches!(&result, Err(Fail::Lost(_)));
-        self.give_back(c, broken);
+        self.give_back(loan, broken);
         if broken {
             // The others were opened to the same server.
             self.close_idle();
@@ -366,10 +412,10 @@ impl Pool {
             attempt += 1;
             let mut sent = false;
             let result = {
-                let mut c = self.take()?;
-                let r = Self::attempt(&mut c, &f, &mut sent);
+                let mut loan = self.take()?;
+                let r = loan.with(|c| Self::attempt(c, &f, &mut sent));
                 let broken = matches!(&r, Err(Fail::Lost(_)));
-                self.give_back(c, broken);
+                self.give_back(loan, broken);
                 if broken {
                     self.close_idle();
                 }

@@ -124,10 +124,29 @@ fn refused_escape(text: &str) -> bool {
     false
 }
 
+/// Whether a number stands in JSON text that `numeric`, and so `jsonb`, may refuse. What merely looks like
+/// one inside of a string (a hash) is read to tell.
+fn refused_number(text: &str) -> bool {
+    let b = text.as_bytes();
+    let looks = b.iter().enumerate().any(|(i, c)| {
+        let rest = &b[(i + 1).min(b.len())..];
+        let rest = rest
+            .strip_prefix(b"+")
+            .or_else(|| rest.strip_prefix(b"-"))
+            .unwrap_or(rest);
+        matches!(c, b'e' | b'E')
+            && i > 0
+            && b[i - 1].is_ascii_digit()
+            && rest.len() >= 4
+            && rest[..4].iter().all(u8::is_ascii_digit)
+    });
+    looks && serde_json::from_str::<Value>(text).is_err()
+}
+
 /// JSON text for a `jsonb` column. What that type cannot hold is replaced; the second value is then
 /// the text as it was, for a column beside it.
 pub(crate) fn json(text: &str) -> (Json<'_>, Option<&str>) {
-    if !refused_escape(text) {
+    if !refused_escape(text) && !refused_number(text) {
         return (Json(Cow::Borrowed(text)), None);
     }
     let clean = match serde_json::from_str::<Value>(text) {
@@ -212,6 +231,7 @@ mod tests {
             r#"["\ud83d\ude00","\n\""]"#,
             "{}",
             r#""\\""#,
+            r#"["3e881234", 1e300]"#,
         ] {
             assert!(json(fine).1.is_none(), "{fine}");
         }
@@ -219,6 +239,7 @@ mod tests {
             (r#"{"a":"x\u0000y"}"#, "{\"a\":\"x\u{fffd}y\"}"),
             (r#"["\\\u0000"]"#, "[\"\\\\\u{fffd}\"]"),
             (r#"["\ud83d"]"#, "null"),
+            ("[1e999999]", "null"),
         ] {
             let (j, verbatim) = json(bad);
             assert_eq!((&*j.0, verbatim), (clean, Some(bad)));

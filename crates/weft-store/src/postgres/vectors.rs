@@ -14,7 +14,7 @@ use weft_core::time::Micros;
 
 use super::PgStore;
 use super::documents::conditions;
-use super::pool::{Conn, Fail, PgResult, no_table};
+use super::pool::{Conn, EF_SEARCH, Fail, PgResult, no_table};
 use super::types::{At, from_hex, hex, text};
 use crate::{
     Document, EmbedReport, FailureRow, Filter, Lease, ModelInfo, PendingText, Result, StoreError,
@@ -32,8 +32,6 @@ const MAX_INDEXED: usize = 4_000;
 const MAX_PLAIN: usize = 1_900;
 /// Largest vectors of pgvector.
 const MAX_DIMENSIONS: usize = 16_000;
-/// Rows that an HNSW scan may visit.
-const MAX_SCAN: usize = 200_000;
 /// How long the size of a table is believed.
 const SIZE_AGE: Duration = Duration::from_secs(30);
 /// Documents that are counted each time.
@@ -271,19 +269,14 @@ impl PgStore {
             )
         };
         let params = cond.params();
-        let rows = match plan {
-            Plan::Exact => c.rows(&sql, &params),
-            Plan::Index => {
-                // Enough for the wanted rows at once; further ones are fetched while too few match.
-                let ef = chunks.clamp(40, 1_000);
-                c.batch(&format!(
-                    "BEGIN READ ONLY; SET LOCAL hnsw.ef_search = {ef}; SET LOCAL hnsw.iterative_scan = strict_order;
-                     SET LOCAL hnsw.max_scan_tuples = {MAX_SCAN}"
-                ))?;
-                let rows = c.rows(&sql, &params);
-                c.batch(if rows.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
-                rows
-            }
+        let rows = if plan == Plan::Exact || chunks <= EF_SEARCH {
+            c.rows(&sql, &params)
+        } else {
+            let ef = chunks.min(1_000);
+            c.batch(&format!("BEGIN READ ONLY; SET LOCAL hnsw.ef_search = {ef}"))?;
+            let rows = c.rows(&sql, &params);
+            c.batch(if rows.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+            rows
         };
         let rows = with_tables(rows)?;
         Ok(rows.iter().map(|r| (r.get(0), r.get(1))).collect())

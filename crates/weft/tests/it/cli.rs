@@ -158,9 +158,19 @@ fn wrong_use_exits_with_2_and_failures_with_1_each_with_a_hint() {
             "want a duration",
         ),
         (
-            &["serve", "api", "--postgres", "postgres://x"],
+            &[
+                "serve",
+                "api",
+                "--postgres",
+                "postgres://u@127.0.0.1:1/x?sslmode=disable",
+            ],
             1,
-            "PostgreSQL is not supported in this version",
+            "postgres unreachable at startup (pass --wait-for-db to retry instead): ",
+        ),
+        (
+            &["status", "--postgres", "nonsense"],
+            1,
+            "invalid PostgreSQL DSN",
         ),
         (&["serve", "embed-worker", "--org", "x"], 2, "parse org id"),
         (
