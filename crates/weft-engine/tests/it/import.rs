@@ -190,7 +190,8 @@ fn m12_a_hit_outlives_its_file_and_says_so() {
     assert!(!h.search("lost question", Mode::Hybrid).hits[0].source_gone);
     fs::remove_file(&file).unwrap();
     let a = h.search("lost question", Mode::Hybrid);
-    assert!(a.hits[0].source_gone);
+    // Of a shared store the file may be on another machine: nothing is said of it.
+    assert_eq!(a.hits[0].source_gone, !crate::support::shared_store());
 }
 
 #[test]
