@@ -4,13 +4,14 @@
 //! The server does not outlive the process that started it, however that ends: a small shell waits
 //! for the end of its standard input and stops it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Package and version: PostgreSQL 18.6 and pgvector 0.8.6.
@@ -20,6 +21,9 @@ const VERSION: &str = "18.6.3";
 const NOBODY: u32 = 65_534;
 /// How long a server may take to answer.
 const START: Duration = Duration::from_secs(60);
+/// What a server says whose port is taken, and how many ports are tried.
+const NO_PORT: &str = "could not create any TCP/IP sockets";
+const PORTS: usize = 5;
 
 /// Starts the server, then waits for a word: how to stop it, and whether the data stay.
 const SUPERVISOR: &str = r#"
@@ -112,9 +116,26 @@ fn programs() -> Result<PathBuf> {
     Ok(bin)
 }
 
+/// A port that nothing listens on and that no server of this process was given.
 fn free_port() -> Result<u16> {
-    let l = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
-    Ok(l.local_addr().map_err(|e| e.to_string())?.port())
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let l = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+        let port = l.local_addr().map_err(|e| e.to_string())?.port();
+        if GIVEN.lock().map_err(|e| e.to_string())?.insert(port) {
+            return Ok(port);
+        }
+    }
+}
+
+/// A data directory that no other server has; `initdb` makes it.
+fn new_data() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let data = std::env::temp_dir().join(format!("weft-pgdata-{}-{n}", std::process::id()));
+    // Left by a process of this number that was killed with its supervisor.
+    let _ = std::fs::remove_dir_all(&data);
+    data
 }
 
 /// A running server.
@@ -134,11 +155,7 @@ impl Postgres {
     /// What could not be fetched or started.
     pub fn start(settings: &[(&str, &str)]) -> Result<Self> {
         let bin = programs()?;
-        let data = std::env::temp_dir().join(format!(
-            "weft-pgdata-{}-{}",
-            std::process::id(),
-            free_port()?
-        ));
+        let data = new_data();
         output(as_server(&bin.join("initdb")).args([
             "-D",
             &data.to_string_lossy(),
@@ -158,11 +175,7 @@ impl Postgres {
     /// # Errors
     /// What could not be copied or started.
     pub fn standby(&self) -> Result<Self> {
-        let data = std::env::temp_dir().join(format!(
-            "weft-pgdata-{}-{}",
-            std::process::id(),
-            free_port()?
-        ));
+        let data = new_data();
         output(as_server(&self.bin.join("pg_basebackup")).args([
             "-D",
             &data.to_string_lossy(),
@@ -182,28 +195,37 @@ impl Postgres {
     }
 
     fn on(bin: PathBuf, data: PathBuf, settings: &[(&str, &str)]) -> Result<Self> {
-        let port = free_port()?;
-        let mut conf = format!(
-            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = ''\nshared_buffers = '64MB'\nfsync = off\n"
+        let mut server = Self {
+            bin,
+            data,
+            port: 0,
+            supervisor: None,
+            databases: AtomicU32::new(0),
+        };
+        let mut conf = String::from(
+            "listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\nshared_buffers = '64MB'\nfsync = off\n",
         );
         for (k, v) in settings {
             let _ = writeln!(conf, "{k} = '{v}'");
         }
-        let file = data.join("postgresql.auto.conf");
-        let mut f = std::fs::OpenOptions::new()
-            .append(true)
-            .open(file)
-            .map_err(|e| e.to_string())?;
-        f.write_all(conf.as_bytes()).map_err(|e| e.to_string())?;
-        let mut server = Self {
-            bin,
-            data,
-            port,
-            supervisor: None,
-            databases: AtomicU32::new(0),
-        };
-        server.start_again()?;
-        Ok(server)
+        let mut result = Ok(());
+        // Somebody else may take a free port before the server does.
+        for _ in 0..PORTS {
+            server.port = free_port()?;
+            let _ = writeln!(conf, "port = {}", server.port);
+            let file = server.data.join("postgresql.auto.conf");
+            let mut f = std::fs::OpenOptions::new()
+                .append(true)
+                .open(file)
+                .map_err(|e| e.to_string())?;
+            f.write_all(conf.as_bytes()).map_err(|e| e.to_string())?;
+            result = server.start_again();
+            match &result {
+                Err(e) if e.contains(NO_PORT) => server.stop(true),
+                _ => break,
+            }
+        }
+        result.map(|()| server)
     }
 
     /// Starts a server that was stopped, on the same data and port.
@@ -219,17 +241,22 @@ impl Postgres {
             .spawn()
             .map_err(|e| e.to_string())?;
         self.supervisor = Some(child);
+        let log = self.data.with_extension("log");
+        let said = || std::fs::read_to_string(&log).unwrap_or_default();
+        let before = said().len();
         let end = Instant::now() + START;
         while Instant::now() < end {
-            if self.psql("postgres", "select 1").is_ok() {
+            // Another server may answer at the port.
+            let ours = self.psql("postgres", "show data_directory");
+            if ours.is_ok_and(|d| Path::new(&d) == self.data) {
                 return Ok(());
+            }
+            if said().get(before..).is_some_and(|s| s.contains(NO_PORT)) {
+                break;
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        Err(format!(
-            "the server does not answer:\n{}",
-            std::fs::read_to_string(self.data.with_extension("log")).unwrap_or_default()
-        ))
+        Err(format!("the server does not answer:\n{}", said()))
     }
 
     /// Stops the server and keeps its data. `crash` = as if its machine had failed.
