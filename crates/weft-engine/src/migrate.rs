@@ -2,11 +2,12 @@
 //! taken over by the hash of their texts, and the two are compared at the end.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use weft_core::hash::canonical_json;
-use weft_store::{ListQuery, NewSession, NewTurn, SortField, Store, StoreError};
+use weft_store::{Lease, ListQuery, NewSession, NewTurn, SortField, Store, StoreError};
 
 use crate::catch_up::Progress;
 use crate::clock::now;
@@ -17,12 +18,18 @@ const PAGE: usize = 200;
 /// Documents whose vectors are taken over at once.
 const VECTORS: usize = 1_000;
 
+/// How long nothing may be derived: twice as long as a process that died keeps what it has taken.
+const STUCK: Duration = Duration::from_secs(60);
+
 /// Why a move ended.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// A store failed; running it again goes on where it was.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Sessions that could not be derived.
+    #[error("{0} session(s) are not derived; the log says why, and running it again tries again")]
+    Underived(u64),
     /// Something is not there, or not as it was.
     #[error("the stores differ after copying: {0}")]
     Differs(String),
@@ -236,15 +243,8 @@ impl Engine {
         }
         copy_decisions(old, new, &mut report)?;
         copy_code_and_tokens(old, new, &mut report)?;
-        loop {
-            let n = to.derive_queued(0, 0)?;
-            report.derived += n as u64;
-            progress("deriving sessions", report.derived, report.sessions);
-            if n == 0 {
-                break;
-            }
-        }
-        report.vectors = self.copy_vectors(to, progress)?;
+        report.derived = to.derive_everything(report.sessions, progress)?;
+        report.vectors = self.copy_vectors(to, source, progress)?;
         let mut compared = 0;
         let mut theirs = digests(new, || ())?;
         for (d, n) in digests(old, || {
@@ -267,8 +267,41 @@ impl Engine {
         Ok(report)
     }
 
+    /// Derives until nothing waits, also for what another process has taken and may not finish.
+    fn derive_everything(&self, all: u64, progress: Progress<'_>) -> Result<u64, MigrateError> {
+        let mut done = 0;
+        let mut moved = Instant::now();
+        loop {
+            let n = self.derive_queued(0, 0)?;
+            done += n as u64;
+            progress("deriving sessions", done, all);
+            let left = self.store.queue_depth()?;
+            if left == 0 {
+                return Ok(done);
+            }
+            if n > 0 {
+                moved = Instant::now();
+            } else if moved.elapsed() > STUCK {
+                return Err(MigrateError::Underived(left));
+            } else {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+    }
+
     /// Takes over the vectors of the configured model: no provider is asked.
-    fn copy_vectors(&self, to: &Self, progress: Progress<'_>) -> Result<u64, StoreError> {
+    fn copy_vectors(
+        &self,
+        to: &Self,
+        source: &str,
+        progress: Progress<'_>,
+    ) -> Result<u64, StoreError> {
+        // The same name in every run: what a killed one had taken is free at once.
+        let owner = format!("migrate {source}");
+        let lease = Lease {
+            owner: &owner,
+            ..to.lease()
+        };
         let Ok(e) = self.embedder() else { return Ok(0) };
         let Some(theirs) = self.store.model(e.identity(), e.dimensions())? else {
             return Ok(0);
@@ -276,7 +309,7 @@ impl Engine {
         let model = to.store.ensure_schema(e.identity(), e.dimensions())?;
         let (mut after, mut copied) = (0, 0);
         loop {
-            let (page, last) = to.store.claim_texts(&model, after, VECTORS, &to.lease())?;
+            let (page, last) = to.store.claim_texts(&model, after, VECTORS, &lease)?;
             let Some(last) = last else { break };
             after = last;
             let mut hashes: Vec<[u8; 32]> = page
