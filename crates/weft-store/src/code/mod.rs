@@ -21,7 +21,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use weft_core::code::Symbol;
 
 use crate::sqlite::db;
@@ -309,7 +309,7 @@ impl CodeStore {
                     db::create_private(&path)?;
                     c = open_database(&path)?;
                 }
-                let tx = c.transaction()?;
+                let tx = c.transaction_with_behavior(TransactionBehavior::Immediate)?;
                 tx.execute_batch(SCHEMA)?;
                 tx.pragma_update(None, "user_version", wanted)?;
                 tx.commit()?;

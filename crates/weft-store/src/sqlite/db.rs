@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
@@ -34,7 +34,7 @@ pub(crate) enum Sync {
 pub(crate) fn open_writer(path: &Path, sync: Sync) -> Result<Connection> {
     let c = Connection::open(path)?;
     c.busy_timeout(BUSY)?;
-    c.pragma_update(None, "journal_mode", "wal")?;
+    write_ahead(&c)?;
     c.pragma_update(
         None,
         "synchronous",
@@ -48,6 +48,23 @@ pub(crate) fn open_writer(path: &Path, sync: Sync) -> Result<Connection> {
     c.pragma_update(None, "temp_store", "memory")?;
     c.set_prepared_statement_cache_capacity(64);
     Ok(c)
+}
+
+/// Switches to a write-ahead log. SQLite does not wait for a process that switches the same new file
+/// at this moment, whatever the busy timeout (<https://sqlite.org/wal.html>, section 9), so we do.
+fn write_ahead(c: &Connection) -> Result<()> {
+    let deadline = Instant::now() + BUSY;
+    loop {
+        match c
+            .pragma_update(None, "journal_mode", "wal")
+            .map_err(StoreError::from)
+        {
+            Err(StoreError::Busy(_)) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
 }
 
 fn version(c: &Connection) -> Result<i64> {
@@ -200,5 +217,29 @@ impl Readers {
     /// Closes the idle connections, so that the files can be replaced.
     pub(crate) fn close(&self) {
         self.idle.lock().unwrap_or_else(|e| e.into_inner()).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_may_open_and_close_the_same_file_at_once() {
+        let dir = tempfile::tempdir().expect("folder");
+        for round in 0..4 {
+            let path = dir.path().join(format!("{round}.db"));
+            std::thread::scope(|s| {
+                for _ in 0..8 {
+                    s.spawn(|| {
+                        for _ in 0..20 {
+                            let c = open_writer(&path, Sync::Normal).expect("opens");
+                            c.execute_batch("CREATE TABLE IF NOT EXISTS t (x)")
+                                .expect("writes");
+                        }
+                    });
+                }
+            });
+        }
     }
 }
