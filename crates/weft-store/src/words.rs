@@ -454,23 +454,35 @@ fn to_tantivy(fields: &Fields, id: i64, d: &Document) -> TantivyDocument {
     t
 }
 
-/// What a search by words finds in the committed index.
-pub(crate) struct Found {
-    open: Arc<Open>,
-    searcher: Searcher,
-    /// Documents with their scores.
-    pub(crate) hits: HashMap<i64, f32>,
-}
-
 impl WordIndex {
-    /// Searches what is committed. `tail` is what is not: read before this is called, so that a
-    /// document that moves in between is seen twice, never not at all.
-    pub(crate) fn committed(
+    /// Searches what is committed and what is not. `tail` reads the latter: before the index is looked at,
+    /// so that a document that moves in between is seen twice, never not at all. `keep` drops hits that
+    /// a filter on rows does not let through.
+    pub(crate) fn search(
         &self,
         words: &[String],
         filter: &Filter,
         limit: usize,
-    ) -> Result<Found> {
+        tail: impl FnOnce() -> Result<Vec<(i64, Document)>>,
+        keep: impl FnOnce(&mut HashMap<i64, f32>) -> Result<()>,
+    ) -> Result<Vec<(i64, f32)>> {
+        if words.is_empty() || limit == 0 {
+            return Ok(Vec::new());
+        }
+        // Another process may have rebuilt the files under an open index.
+        self.search_open(words, filter, limit, tail, keep)
+            .inspect_err(|_| self.forget())
+    }
+
+    fn search_open(
+        &self,
+        words: &[String],
+        filter: &Filter,
+        limit: usize,
+        tail: impl FnOnce() -> Result<Vec<(i64, Document)>>,
+        keep: impl FnOnce(&mut HashMap<i64, f32>) -> Result<()>,
+    ) -> Result<Vec<(i64, f32)>> {
+        let tail = tail()?;
         let open = self.open()?;
         open.reader.reload().map_err(failed)?;
         let searcher = open.reader.searcher();
@@ -499,11 +511,11 @@ impl WordIndex {
                 hits.insert(id, score);
             }
         }
-        Ok(Found {
-            open,
-            searcher,
-            hits,
-        })
+        if filter.needs_rows() {
+            keep(&mut hits)?;
+        }
+        hits.extend(tail_scores(words, fields, filter.role, &searcher, &tail)?);
+        Ok(merge_nearest(vec![hits.into_iter().collect()], limit))
     }
 
     /// The index for writing; `None` where another process writes it at this moment.
@@ -529,28 +541,6 @@ impl WordIndex {
     /// What the last commit noted with [`WordWriter::commit`].
     pub(crate) fn note(&self) -> Result<Option<String>> {
         Ok(self.open()?.index.load_metas().map_err(failed)?.payload)
-    }
-}
-
-impl Found {
-    /// The best of what is committed and of the tail.
-    pub(crate) fn with_tail(
-        self,
-        words: &[String],
-        filter: &Filter,
-        tail: &[(i64, Document)],
-        limit: usize,
-    ) -> Result<Vec<(i64, f32)>> {
-        let mut hits = self.hits;
-        let fields = &self.open.fields;
-        hits.extend(tail_scores(
-            words,
-            fields,
-            filter.role,
-            &self.searcher,
-            tail,
-        )?);
-        Ok(merge_nearest(vec![hits.into_iter().collect()], limit))
     }
 }
 

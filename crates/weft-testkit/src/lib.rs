@@ -6,7 +6,7 @@ mod postgres;
 use std::path::PathBuf;
 
 pub use fake::{Answer, CUT, DIES, FakeProvider};
-pub use postgres::{Postgres, own_postgres, postgres};
+pub use postgres::{Postgres, own_postgres, postgres, shared_store};
 
 /// A file or folder of `../shared` (reference data that is not in the repository), or `None` with a
 /// line on stderr where it is absent: the test that asked then skips.

@@ -337,6 +337,11 @@ impl Drop for Postgres {
     }
 }
 
+/// Whether tests that run on either store shall run on the shared one (`WEFT_TEST_STORE=postgres`).
+pub fn shared_store() -> bool {
+    std::env::var("WEFT_TEST_STORE").is_ok_and(|v| v == "postgres")
+}
+
 /// The server that the tests of this process share, or `None` with a line on stderr: the test that
 /// asked then skips. With `CI` in the environment there is no skipping.
 ///

@@ -247,7 +247,7 @@ fn m25_models_are_never_mixed() {
     let b = crate::support::open(h.dir.path(), openai(&fake, "b", 8)).unwrap();
     match b.search_spans(&question("question 1", Mode::Vector)) {
         // The shared store's table is there, whatever the model.
-        Ok(a) => assert!(crate::support::shared_store() && a.hits.is_empty()),
+        Ok(a) => assert!(weft_testkit::shared_store() && a.hits.is_empty()),
         Err(e) => assert!(matches!(e, SearchError::NotInitialized), "{e}"),
     }
     assert_eq!(b.embed_pass(EmbedOptions::default()).unwrap().embedded, 3);

@@ -191,7 +191,7 @@ fn m12_a_hit_outlives_its_file_and_says_so() {
     fs::remove_file(&file).unwrap();
     let a = h.search("lost question", Mode::Hybrid);
     // Of a shared store the file may be on another machine: nothing is said of it.
-    assert_eq!(a.hits[0].source_gone, !crate::support::shared_store());
+    assert_eq!(a.hits[0].source_gone, !weft_testkit::shared_store());
 }
 
 #[test]

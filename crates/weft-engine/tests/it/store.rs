@@ -21,7 +21,7 @@ fn fill(h: &crate::support::Home) {
 
 #[test]
 fn the_index_is_rebuilt_from_the_truth_to_the_same_state() {
-    if crate::support::shared_store() {
+    if weft_testkit::shared_store() {
         return;
     }
     let h = home();
@@ -46,7 +46,7 @@ fn the_index_is_rebuilt_from_the_truth_to_the_same_state() {
 
 #[test]
 fn damaged_packed_parts_are_noticed_and_rebuilt() {
-    if crate::support::shared_store() {
+    if weft_testkit::shared_store() {
         return;
     }
     let h = home();
@@ -90,7 +90,7 @@ fn damaged_packed_parts_are_noticed_and_rebuilt() {
 
 #[test]
 fn a_newer_store_is_refused_with_a_hint() {
-    if crate::support::shared_store() {
+    if weft_testkit::shared_store() {
         return;
     }
     let h = home();
@@ -162,7 +162,7 @@ fn two_engines_write_at_once() {
 
 #[test]
 fn packed_vectors_are_searched_with_the_recall_of_an_exact_scan() {
-    if crate::support::shared_store() {
+    if weft_testkit::shared_store() {
         return;
     }
     let h = home();
@@ -287,7 +287,7 @@ fn write_documents(h: &crate::support::Home, texts: &[(String, Vec<f32>)]) {
 
 #[test]
 fn a_store_can_be_opened_twice_and_read_while_written() {
-    if crate::support::shared_store() {
+    if weft_testkit::shared_store() {
         return;
     }
     let h = home();

@@ -23,16 +23,11 @@ pub(crate) fn home_with(config: Config) -> Home {
     Home { dir, engine }
 }
 
-/// Whether the shared store is tested; a test of the embedded store's files then has nothing to do.
-pub(crate) fn shared_store() -> bool {
-    std::env::var("WEFT_TEST_STORE").is_ok_and(|v| v == "postgres")
-}
-
 /// Opens the engine of a folder. With `WEFT_TEST_STORE=postgres` in the environment, every folder has
 /// a database of its own instead: the same tests then are the conformance tests of the shared store.
 pub(crate) fn open(dir: &Path, mut config: Config) -> Result<Arc<Engine>, StoreError> {
     static DATABASES: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
-    if shared_store()
+    if weft_testkit::shared_store()
         && let Some(server) = weft_testkit::postgres()
     {
         let mut databases = DATABASES.lock().unwrap();

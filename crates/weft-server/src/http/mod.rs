@@ -138,15 +138,20 @@ async fn api_metrics(State(engine): App) -> Result<String, ApiError> {
     Ok(metrics::api_text() + &workers)
 }
 
+/// What a worker shows of itself as long as it runs.
+fn alive<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new()
+        .route("/ping", get(|| async { "pong" }))
+        .route("/healthz", get(|| async { "ok" }))
+}
+
 /// What a worker shows of itself before its database is connected.
 pub(crate) fn starting() -> Router {
     let not_ready = (
         StatusCode::SERVICE_UNAVAILABLE,
         "initializing: database not connected",
     );
-    Router::new()
-        .route("/ping", get(|| async { "pong" }))
-        .route("/healthz", get(|| async { "ok" }))
+    alive()
         .route("/readyz", get(move || async move { not_ready }))
         .route("/metrics", get(|| async { "" }))
 }
@@ -165,9 +170,7 @@ pub(crate) fn worker(engine: Arc<Engine>) -> Router {
     async fn counters(State(engine): App) -> Result<String, ApiError> {
         blocking(move || metrics::worker_text(&engine)).await
     }
-    Router::new()
-        .route("/ping", get(|| async { "pong" }))
-        .route("/healthz", get(|| async { "ok" }))
+    alive()
         .route("/readyz", get(ready))
         .route("/metrics", get(counters))
         .with_state(engine)

@@ -247,11 +247,10 @@ impl DecisionRecords for PgStore {
 
     fn count_decisions(&self) -> Result<u64> {
         self.pool.read(|c| {
-            let r = c.row(
+            Ok(c.number(
                 "SELECT count(*) FROM decisions WHERE org_id = $1",
                 &[&self.org],
-            )?;
-            Ok(r.map_or(0, |r| r.get::<_, i64>(0)) as u64)
+            )? as u64)
         })
     }
 }

@@ -63,8 +63,8 @@ impl PgStore {
             config.get_dbname().unwrap_or("(the user's own)")
         );
         let pool = pool::Pool::new(config, tls);
+        schema::prepare(&pool, &name)?;
         let store_id = pool.read(|c| {
-            schema::prepare(c, &name)?;
             check_pgvector(c)?;
             let r = c.row("SELECT value FROM weft_meta WHERE key = 'store_id'", &[])?;
             Ok(r.map(|r| r.get::<_, String>(0)).unwrap_or_default())

@@ -193,6 +193,11 @@ impl Conn {
         self.client.execute(&s, params)
     }
 
+    /// The number that a statement answers with; 0 where it has no row.
+    pub(crate) fn number(&mut self, sql: &str, params: Params<'_>) -> Result<i64, postgres::Error> {
+        Ok(self.row(sql, params)?.map_or(0, |r| r.get(0)))
+    }
+
     /// Several statements without values.
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), postgres::Error> {
         self.client.batch_execute(sql)
@@ -356,7 +361,7 @@ impl Pool {
         drop(idle);
     }
 
-    fn once<T>(&self, f: &impl Fn(&mut Conn) -> PgResult<T>) -> PgResult<T> {
+    fn once<T>(&self, f: impl FnOnce(&mut Conn) -> PgResult<T>) -> PgResult<T> {
         let mut loan = self.take()?;
         let result = loan.with(f);
         let broken = matches!(&result, Err(Fail::Lost(_)));
@@ -366,6 +371,29 @@ impl Pool {
             self.close_idle();
         }
         result
+    }
+
+    /// Runs something until it went through or failed for good. `run` also says whether it may have been
+    /// done although its connection was lost; it is then run again only where it is `repeatable`.
+    fn until_done<T>(
+        &self,
+        repeatable: bool,
+        mut run: impl FnMut() -> (PgResult<T>, bool),
+    ) -> crate::Result<T> {
+        let mut lost = false;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match run() {
+                (Err(Fail::Undone(_)), _) if attempt < ATTEMPTS => {
+                    std::thread::sleep(pause(attempt));
+                }
+                (Err(Fail::Lost(_)), maybe_done) if !lost && (!maybe_done || repeatable) => {
+                    lost = true;
+                }
+                (r, _) => return Ok(r?),
+            }
+        }
     }
 
     /// Runs a read.
@@ -383,16 +411,7 @@ impl Pool {
         repeatable: bool,
         f: impl Fn(&mut Conn) -> PgResult<T>,
     ) -> crate::Result<T> {
-        let mut lost = false;
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            match self.once(&f) {
-                Err(Fail::Undone(_)) if attempt < ATTEMPTS => std::thread::sleep(pause(attempt)),
-                Err(Fail::Lost(_)) if !lost && repeatable => lost = true,
-                r => return Ok(r?),
-            }
-        }
+        self.until_done(repeatable, || (self.once(&f), true))
     }
 
     /// Runs a transaction that may be run twice.
@@ -406,29 +425,11 @@ impl Pool {
         repeatable: bool,
         f: impl Fn(&mut Conn) -> PgResult<T>,
     ) -> crate::Result<T> {
-        let mut lost = false;
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
+        self.until_done(repeatable, || {
             let mut sent = false;
-            let result = {
-                let mut loan = self.take()?;
-                let r = loan.with(|c| Self::attempt(c, &f, &mut sent));
-                let broken = matches!(&r, Err(Fail::Lost(_)));
-                self.give_back(loan, broken);
-                if broken {
-                    self.close_idle();
-                }
-                r
-            };
-            match result {
-                Err(Fail::Undone(_)) if attempt < ATTEMPTS => {
-                    std::thread::sleep(pause(attempt));
-                }
-                Err(Fail::Lost(_)) if !lost && (!sent || repeatable) => lost = true,
-                r => return Ok(r?),
-            }
-        }
+            let result = self.once(|c| Self::attempt(c, &f, &mut sent));
+            (result, sent)
+        })
     }
 
     fn attempt<T>(

@@ -4,7 +4,7 @@
 //! primary key: `org_id`, then the session, repository or workspace. `weft_meta` and
 //! `derived_projection_schemas` hold a few rows that are the same on every shard.
 
-use super::pool::{Conn, PgResult};
+use super::pool::{Conn, PgResult, Pool};
 use crate::StoreError;
 
 /// Tables without a shard key: a handful of rows that every shard has.
@@ -407,38 +407,34 @@ fn version(c: &mut Conn) -> PgResult<i64> {
         .unwrap_or(0))
 }
 
-/// Creates or migrates the schema; an up-to-date one is not touched. Several processes may do so at
-/// once. Every migration only adds, so that servers of the version before go on working.
-pub(crate) fn prepare(c: &mut Conn, name: &str) -> PgResult<()> {
-    let known = MIGRATIONS.len() as i64;
-    let check = |found: i64| {
-        if found > known {
-            return Err(StoreError::Newer {
-                path: name.into(),
-                found,
-                known,
-            });
+/// Version of the schema, which must be one that this program knows; `name` tells whose it is.
+fn known_version(c: &mut Conn, name: &str) -> PgResult<usize> {
+    let (found, known) = (version(c)?, MIGRATIONS.len() as i64);
+    if found > known {
+        return Err(StoreError::Newer {
+            path: name.into(),
+            found,
+            known,
         }
-        Ok(found)
-    };
-    if check(version(c)?)? == known {
-        return Ok(());
+        .into());
     }
-    c.batch("BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")?;
-    let result = migrate(c, check);
-    match result {
-        Ok(()) => Ok(c.batch("COMMIT")?),
-        Err(e) => {
-            c.batch("ROLLBACK")?;
-            Err(e)
-        }
-    }
+    Ok(found.max(0) as usize)
 }
 
-fn migrate(c: &mut Conn, check: impl Fn(i64) -> Result<i64, StoreError>) -> PgResult<()> {
+/// Creates or migrates the schema; an up-to-date one is not touched. Several processes may do so at
+/// once. Every migration only adds, so that servers of the version before go on working.
+pub(crate) fn prepare(pool: &Pool, name: &str) -> Result<(), StoreError> {
+    if pool.read(|c| known_version(c, name))? < MIGRATIONS.len() {
+        pool.write(|c| migrate(c, name))?;
+    }
+    Ok(())
+}
+
+fn migrate(c: &mut Conn, name: &str) -> PgResult<()> {
+    c.batch("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")?;
     c.client
         .execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])?;
-    let found = check(version(c)?)?;
+    let found = known_version(c, name)?;
     if found == 0 {
         let foreign: bool = c
             .client
@@ -456,7 +452,7 @@ fn migrate(c: &mut Conn, check: impl Fn(i64) -> Result<i64, StoreError>) -> PgRe
              INSERT INTO weft_meta VALUES ('store_id', gen_random_uuid()::text) ON CONFLICT DO NOTHING",
         )?;
     }
-    for sql in &MIGRATIONS[found.max(0) as usize..] {
+    for sql in &MIGRATIONS[found..] {
         c.batch(sql)?;
     }
     c.client.execute(

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use postgres::Row;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use weft_core::block::ContentBlock;
 use weft_core::derive::Projection;
 use weft_core::span::{Link, Span, Trace};
 
@@ -12,7 +13,7 @@ use super::PgStore;
 use super::pool::{Conn, Params, PgResult};
 use super::types::{At, Json, id_text, json as column, text, uuid};
 use super::{documents, edits};
-use crate::projection::{blocks_json, preview, span_hash, trace_hash};
+use crate::projection::{preview, span_hash, trace_hash};
 use crate::{Document, LinkRow, Result, SessionRow, SpanRow, Spans, StoreError, TraceRow};
 
 /// JSON of one statement's rows, bytes, roughly at most.
@@ -74,7 +75,12 @@ pub(super) fn in_batches(
 /// A time as the number of microseconds; `jsonb_to_recordset` gives it on as a bigint.
 const MICROS: &str = "timestamptz 'epoch' + x.started_at * interval '1 microsecond'";
 
-fn write_traces(c: &mut Conn, org: Uuid, session: Uuid, traces: &[&Trace]) -> PgResult<()> {
+fn write_traces(
+    c: &mut Conn,
+    org: Uuid,
+    session: Uuid,
+    traces: &[(&Trace, String)],
+) -> PgResult<()> {
     let sql = format!(
         "INSERT INTO span_turns_20260615 (org_id, session_id, trace_id, user_prompt, response_preview,
            synthetic, source, started_at, ended_at, duration_ns, total_input_tokens, total_output_tokens,
@@ -105,7 +111,7 @@ fn write_traces(c: &mut Conn, org: Uuid, session: Uuid, traces: &[&Trace]) -> Pg
            fidelity = excluded.fidelity, content_hash = excluded.content_hash,
            derive_seq = excluded.derive_seq"
     );
-    let rows = traces.iter().map(|t| {
+    let rows = traces.iter().map(|(t, hash)| {
         json!({
             "trace_id": t.trace_id, "user_prompt": t.user_prompt,
             "response_preview": t.response_preview, "synthetic": t.synthetic, "source": t.source,
@@ -114,7 +120,7 @@ fn write_traces(c: &mut Conn, org: Uuid, session: Uuid, traces: &[&Trace]) -> Pg
             "main_output": t.main_output_tokens, "cache_read": t.cache_read_tokens,
             "cache_creation": t.cache_creation_tokens, "cost": t.cost_usd,
             "tool_calls": t.tool_calls, "span_count": t.spans.len(),
-            "fidelity": worst_fidelity(t), "content_hash": trace_hash(&session.to_string(), t),
+            "fidelity": worst_fidelity(t), "content_hash": hash,
         })
     });
     in_batches(c, &sql, &[&org, &session], rows)
@@ -149,10 +155,9 @@ fn write_spans(
            verdict = excluded.verdict, fidelity = excluded.fidelity,
            content_hash = excluded.content_hash, derive_seq = excluded.derive_seq"
     );
-    let blocks = |b: &[weft_core::block::ContentBlock]| match blocks_json(b) {
-        // Read back as a value: text inside of text would be escaped twice.
-        Some(text) => serde_json::from_str::<Value>(&text).unwrap_or_default(),
-        None => Value::Null,
+    let blocks = |b: &[ContentBlock]| match b {
+        [] => Value::Null,
+        b => serde_json::to_value(b).unwrap_or_default(),
     };
     let rows = spans.iter().map(|(trace_id, s, hash)| {
         json!({
@@ -415,10 +420,9 @@ impl Spans for PgStore {
                 if !kept.insert((&t.trace_id, "")) {
                     continue;
                 }
-                if known.get(&(t.trace_id.clone(), String::new()))
-                    != Some(&trace_hash(session_id, t))
-                {
-                    traces.push(t);
+                let hash = trace_hash(session_id, t);
+                if known.get(&(t.trace_id.clone(), String::new())) != Some(&hash) {
+                    traces.push((t, hash));
                 }
                 for s in &t.spans {
                     if !kept.insert((&t.trace_id, &s.span_id)) {

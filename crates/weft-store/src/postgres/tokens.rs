@@ -6,7 +6,8 @@ use super::PgStore;
 use super::types::{At, text};
 use crate::{Result, Scope, TokenRow, Tokens};
 
-fn row(r: &Row) -> TokenRow {
+/// Reads `id, name, scope, repositories, created_at`.
+pub(super) fn row(r: &Row) -> TokenRow {
     let scope: String = r.get(2);
     let repositories: String = r.get(3);
     TokenRow {

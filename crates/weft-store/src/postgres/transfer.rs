@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use pgvector::Vector;
 
 use super::PgStore;
+use super::tokens;
 use super::turns::insert;
 use super::types::{At, Json, from_hex, hex, text};
 use super::vectors::{model_name, with_tables};
-use crate::{ModelInfo, NewTurn, Result, Scope, StoredVectors, TokenRow, Transfer};
+use crate::{ModelInfo, NewTurn, Result, StoredVectors, TokenRow, Transfer};
 
 impl Transfer for PgStore {
     fn turns_after(&self, after: i64, limit: usize) -> Result<Vec<(i64, NewTurn)>> {
@@ -64,16 +65,14 @@ impl Transfer for PgStore {
                 "INSERT INTO transfers (org_id, source, last_id) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING",
                 &[&self.org, &text(from)],
             )?;
-            let row = c.row(
+            let known = c.number(
                 "SELECT last_id FROM transfers WHERE org_id = $1 AND source = $2 FOR UPDATE",
                 &[&self.org, &text(from)],
             )?;
-            let known: i64 = row.map_or(0, |r| r.get(0));
-            let row = c.row(
+            let mut last = c.number(
                 "SELECT coalesce(max(id), 0) FROM raw_turns WHERE org_id = $1",
                 &[&self.org],
             )?;
-            let mut last: i64 = row.map_or(0, |r| r.get(0));
             let mut new = 0;
             for (id, t) in turns.iter().filter(|t| t.0 > known) {
                 // Ids stay where they can: spans of turns without a request id are named by them.
@@ -97,36 +96,25 @@ impl Transfer for PgStore {
 
     fn transferred(&self, from: &str) -> Result<i64> {
         self.pool.read(|c| {
-            let r = c.row(
+            Ok(c.number(
                 "SELECT last_id FROM transfers WHERE org_id = $1 AND source = $2",
                 &[&self.org, &text(from)],
-            )?;
-            Ok(r.map_or(0, |r| r.get(0)))
+            )?)
         })
     }
 
     fn token_hashes(&self) -> Result<Vec<([u8; 32], TokenRow)>> {
         self.pool.read(|c| {
             let rows = c.rows(
-                "SELECT hash, id, name, scope, repositories, created_at FROM tokens WHERE org_id = $1
+                "SELECT id, name, scope, repositories, created_at, hash FROM tokens WHERE org_id = $1
                  ORDER BY created_at, id COLLATE \"C\"",
                 &[&self.org],
             )?;
             Ok(rows
                 .iter()
                 .filter_map(|r| {
-                    let hash: Vec<u8> = r.get(0);
-                    let (scope, repositories): (String, String) = (r.get(3), r.get(4));
-                    Some((
-                        hash.try_into().ok()?,
-                        TokenRow {
-                            id: r.get(1),
-                            name: r.get(2),
-                            scope: Scope::parse(&scope).unwrap_or(Scope::Read),
-                            repositories: repositories.split_whitespace().map(str::to_owned).collect(),
-                            created_at: r.get::<_, At>(5).0,
-                        },
-                    ))
+                    let hash: Vec<u8> = r.get(5);
+                    Some((hash.try_into().ok()?, tokens::row(r)))
                 })
                 .collect())
         })

@@ -94,8 +94,7 @@ pub(super) fn insert(
         ));
     }
     sql.push_str(" SELECT count(*) FROM t");
-    let inserted = c.row(&sql, &params)?;
-    Ok(inserted.is_some_and(|r| r.get::<_, i64>(0) > 0))
+    Ok(c.number(&sql, &params)? > 0)
 }
 
 /// A payload: the text as it came where `jsonb` could not hold it.
@@ -219,11 +218,10 @@ impl Turns for PgStore {
 
     fn count_turns(&self) -> Result<u64> {
         self.pool.read(|c| {
-            let r = c.row(
+            Ok(c.number(
                 "SELECT count(*) FROM raw_turns WHERE org_id = $1",
                 &[&self.org],
-            )?;
-            Ok(r.map_or(0, |r| r.get::<_, i64>(0)) as u64)
+            )? as u64)
         })
     }
 
@@ -264,11 +262,10 @@ impl Turns for PgStore {
 
     fn queue_depth(&self) -> Result<u64> {
         self.pool.read(|c| {
-            let r = c.row(
+            Ok(c.number(
                 "SELECT count(*) FROM derive_queue WHERE org_id = $1",
                 &[&self.org],
-            )?;
-            Ok(r.map_or(0, |r| r.get::<_, i64>(0)) as u64)
+            )? as u64)
         })
     }
 

@@ -36,11 +36,10 @@ impl PgStore {
         }
         let seen = self.words_seen()?;
         let expected: i64 = self.pool.read(|c| {
-            let r = c.row(
+            Ok(c.number(
                 "SELECT count(*) FROM span_documents WHERE org_id = $1 AND derive_seq <= $2",
                 &[&self.org, &seen],
-            )?;
-            Ok(r.map_or(0, |r| r.get(0)))
+            )?)
         })?;
         let indexed = self.words.count()? as i64;
         if indexed < expected {

@@ -39,6 +39,11 @@ const COUNTED: i64 = 20_000;
 /// Key of the advisory lock that building an index takes.
 const LOCK: i64 = 0x7765_6674_0002;
 
+/// A row of a piece that is there already is replaced.
+const TAKES_OVER: &str = "ON CONFLICT (org_id, trace_id, span_id, chunk_idx) DO UPDATE SET
+  session_id = excluded.session_id, model = excluded.model, content_hash = excluded.content_hash,
+  embedded_at = excluded.embedded_at, embedding = excluded.embedding";
+
 const INDEX: &str = "span_embeddings_embedding_idx";
 
 /// Sizes that are asked now and then.
@@ -131,10 +136,14 @@ pub(super) fn model_name(identity: &str) -> &str {
     identity
 }
 
-/// A number that stands for a model in every process.
-fn model_id(identity: &str) -> i64 {
+/// A model, with a number that stands for it in every process.
+fn model_info(identity: &str, dimensions: usize) -> ModelInfo {
     let hash = weft_core::hash::sha256_hex(identity.as_bytes());
-    i64::from_str_radix(&hash[..15], 16).unwrap_or(0) | 1
+    ModelInfo {
+        id: i64::from_str_radix(&hash[..15], 16).unwrap_or(0) | 1,
+        identity: identity.to_owned(),
+        dimensions,
+    }
 }
 
 /// Length of the vectors of the table; `None` where there is no table.
@@ -368,21 +377,13 @@ impl Vectors for PgStore {
                 have,
                 want: dimensions,
             }),
-            _ => Ok(ModelInfo {
-                id: model_id(identity),
-                identity: identity.to_owned(),
-                dimensions,
-            }),
+            _ => Ok(model_info(identity, dimensions)),
         }
     }
 
     fn model(&self, identity: &str, dimensions: usize) -> Result<Option<ModelInfo>> {
         let have = self.pool.read(stored_dimensions)?;
-        Ok((have == Some(dimensions)).then(|| ModelInfo {
-            id: model_id(identity),
-            identity: identity.to_owned(),
-            dimensions,
-        }))
+        Ok((have == Some(dimensions)).then(|| model_info(identity, dimensions)))
     }
 
     fn embedding_dimensions(&self) -> Result<Option<usize>> {
@@ -519,21 +520,19 @@ impl Vectors for PgStore {
         };
         self.pool.write(|c| {
             // The documents as they are now: one that has changed keeps waiting.
-            let documents = "d.org_id = $1 AND d.id = ANY($2) AND d.hash = x.hash";
             with_tables(c.run(
                 &format!(
                     "INSERT INTO span_embeddings (org_id, trace_id, span_id, chunk_idx, session_id, model, content_hash, embedded_at, embedding)
                      SELECT d.org_id, d.trace_id, d.span_id, x.chunk, d.session_id, $3, x.hash, $7, x.embedding
                      FROM unnest($4::text[], $5::int[], $6::vector[]) AS x(hash, chunk, embedding)
-                     JOIN span_documents d ON {documents}
-                     ON CONFLICT (org_id, trace_id, span_id, chunk_idx) DO UPDATE SET session_id = excluded.session_id,
-                       model = excluded.model, content_hash = excluded.content_hash,
-                       embedded_at = excluded.embedded_at, embedding = excluded.embedding"
+                     JOIN span_documents d ON d.org_id = $1 AND d.id = ANY($2) AND d.hash = x.hash
+                     {TAKES_OVER}"
                 ),
                 &[&self.org, &settled, &name, &hashes, &chunks, &rows, &At(now)],
             ))?;
             // A text that has vectors elsewhere: the rows of one span that has it.
             c.run(
+                &format!(
                 "INSERT INTO span_embeddings (org_id, trace_id, span_id, chunk_idx, session_id, model, content_hash, embedded_at, embedding)
                  SELECT d.org_id, d.trace_id, d.span_id, e.chunk_idx, d.session_id, e.model, e.content_hash, e.embedded_at, e.embedding
                  FROM span_documents d
@@ -544,9 +543,8 @@ impl Vectors for PgStore {
                  WHERE d.org_id = $1 AND d.id = ANY($2) AND NOT EXISTS
                    (SELECT 1 FROM span_embeddings h WHERE h.org_id = $1 AND h.trace_id = d.trace_id
                       AND h.span_id = d.span_id AND h.content_hash = d.hash AND h.model = $3)
-                 ON CONFLICT (org_id, trace_id, span_id, chunk_idx) DO UPDATE SET session_id = excluded.session_id,
-                   model = excluded.model, content_hash = excluded.content_hash,
-                   embedded_at = excluded.embedded_at, embedding = excluded.embedding",
+                 {TAKES_OVER}"
+                ),
                 &[&self.org, &settled, &name],
             )?;
             // What is left of a longer text, or of one that now fails.

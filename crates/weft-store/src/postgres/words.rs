@@ -37,20 +37,6 @@ impl PgStore {
         })
     }
 
-    fn search_words(
-        &self,
-        words: &[String],
-        filter: &Filter,
-        limit: usize,
-    ) -> Result<Vec<(i64, f32)>> {
-        let tail = self.tail(filter, self.words_seen()?)?;
-        let mut found = self.words.committed(words, filter, limit)?;
-        if filter.needs_rows() {
-            self.keep_matching(&mut found.hits, filter)?;
-        }
-        found.with_tail(words, filter, &tail, limit)
-    }
-
     /// Drops hits that a filter does not let through.
     fn keep_matching(&self, hits: &mut HashMap<i64, f32>, filter: &Filter) -> Result<()> {
         let mut cond = conditions(self.org, filter);
@@ -126,12 +112,13 @@ impl Words for PgStore {
         filter: &Filter,
         limit: usize,
     ) -> Result<Vec<(i64, f32)>> {
-        if words.is_empty() || limit == 0 {
-            return Ok(Vec::new());
-        }
-        // Another process may have rebuilt the files under an open index.
-        self.search_words(words, filter, limit)
-            .inspect_err(|_| self.words.forget())
+        self.words.search(
+            words,
+            filter,
+            limit,
+            || self.tail(filter, self.words_seen()?),
+            |hits| self.keep_matching(hits, filter),
+        )
     }
 
     fn index_words(&self, at_least: usize) -> Result<usize> {

@@ -5,7 +5,8 @@ use rusqlite::{OptionalExtension as _, params};
 use super::SqliteStore;
 use crate::{Result, Scope, TokenRow, Tokens};
 
-fn row(r: &rusqlite::Row<'_>) -> rusqlite::Result<TokenRow> {
+/// Reads `id, name, scope, repositories, created_at`.
+pub(super) fn row(r: &rusqlite::Row<'_>) -> rusqlite::Result<TokenRow> {
     let scope: String = r.get(2)?;
     let repositories: String = r.get(3)?;
     Ok(TokenRow {

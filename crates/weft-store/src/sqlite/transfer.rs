@@ -6,9 +6,10 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::SqliteStore;
 use super::models::from_blob;
+use super::tokens;
 use super::turns::insert;
 use crate::pack::unpack;
-use crate::{ModelInfo, NewTurn, Result, Scope, StoredVectors, TokenRow, Transfer};
+use crate::{ModelInfo, NewTurn, Result, StoredVectors, TokenRow, Transfer};
 
 /// The sources that a turn can have, as constants.
 pub(crate) fn source_name(s: &str) -> &'static str {
@@ -97,21 +98,9 @@ impl Transfer for SqliteStore {
     fn token_hashes(&self) -> Result<Vec<([u8; 32], TokenRow)>> {
         self.readers.with(|c| {
             let mut q = c.prepare(
-                "SELECT hash, id, name, scope, repositories, created_at FROM truth.tokens ORDER BY created_at, id",
+                "SELECT id, name, scope, repositories, created_at, hash FROM truth.tokens ORDER BY created_at, id",
             )?;
-            let rows = q.query_map([], |r| {
-                let (scope, repositories): (String, String) = (r.get(3)?, r.get(4)?);
-                Ok((
-                    r.get(0)?,
-                    TokenRow {
-                        id: r.get(1)?,
-                        name: r.get(2)?,
-                        scope: Scope::parse(&scope).unwrap_or(Scope::Read),
-                        repositories: repositories.split_whitespace().map(str::to_owned).collect(),
-                        created_at: r.get(5)?,
-                    },
-                ))
-            })?;
+            let rows = q.query_map([], |r| Ok((r.get(5)?, tokens::row(r)?)))?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
     }

@@ -32,12 +32,13 @@ impl Words for SqliteStore {
         filter: &Filter,
         limit: usize,
     ) -> Result<Vec<(i64, f32)>> {
-        if words.is_empty() || limit == 0 {
-            return Ok(Vec::new());
-        }
-        // Another process may have rebuilt the files under an open index.
-        self.search_words(words, filter, limit)
-            .inspect_err(|_| self.words.forget())
+        self.words.search(
+            words,
+            filter,
+            limit,
+            || self.readers.with(|c| tail(c, filter)),
+            |hits| self.keep_matching(hits, filter),
+        )
     }
 
     fn index_words(&self, at_least: usize) -> Result<usize> {
@@ -69,20 +70,6 @@ impl Words for SqliteStore {
 }
 
 impl SqliteStore {
-    fn search_words(
-        &self,
-        words: &[String],
-        filter: &Filter,
-        limit: usize,
-    ) -> Result<Vec<(i64, f32)>> {
-        let tail = self.readers.with(|c| tail(c, filter))?;
-        let mut found = self.words.committed(words, filter, limit)?;
-        if filter.needs_rows() {
-            self.keep_matching(&mut found.hits, filter)?;
-        }
-        found.with_tail(words, filter, &tail, limit)
-    }
-
     /// Drops hits that a filter does not let through.
     fn keep_matching(&self, hits: &mut HashMap<i64, f32>, filter: &Filter) -> Result<()> {
         let (clause, values) = conditions(filter);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use weft_engine::Engine;
+use weft_engine::{Engine, redacted};
 
 use crate::out::Out;
 use crate::progress::Bar;
@@ -38,15 +38,6 @@ fn is_dsn(place: &str) -> bool {
     place.contains("://") || (place.contains('=') && !Path::new(place).exists())
 }
 
-/// A place as it may be shown.
-fn shown(place: &str) -> String {
-    if is_dsn(place) {
-        weft_engine::redacted(place)
-    } else {
-        place.to_owned()
-    }
-}
-
 fn open(settings: &Settings, place: &str) -> Result<Arc<Engine>> {
     let mut config = settings.engine()?;
     let dir = if is_dsn(place) {
@@ -56,7 +47,7 @@ fn open(settings: &Settings, place: &str) -> Result<Arc<Engine>> {
         config.postgres_dsn = String::new();
         Path::new(place)
     };
-    Engine::open(dir, config).with_context(|| format!("opening {}", shown(place)))
+    Engine::open(dir, config).with_context(|| format!("opening {}", redacted(place)))
 }
 
 pub(crate) fn run(c: &Migrate, settings: &Settings, out: Out) -> Result<u8> {
@@ -81,8 +72,8 @@ pub(crate) fn run(c: &Migrate, settings: &Settings, out: Out) -> Result<u8> {
     let r = report.with_context(|| {
         format!(
             "moving {} to {} (run it again to go on)",
-            shown(&c.from),
-            shown(&c.to)
+            redacted(&c.from),
+            redacted(&c.to)
         )
     })?;
     if c.json {

@@ -572,7 +572,7 @@ fn other_machines_need_a_token() {
 #[test]
 fn a_store_that_cannot_be_written_is_a_503_and_nothing_is_acknowledged() {
     // The limit is one on files of this process; a full disk of the database has its own test.
-    if std::env::var_os("WEFT_TEST_STORE").is_some() {
+    if weft_testkit::shared_store() {
         return;
     }
     let home = Home::new();

@@ -1,7 +1,6 @@
 //! The shared store as its operators run it: split processes on a real PostgreSQL.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weft_testkit::{FakeProvider, own_postgres, postgres, shared};
 
-use crate::support::{Home, get, post, quoted, turn};
+use crate::support::{Home, address, collect, get, post, quoted, turn};
 
 /// A process of `weft serve`, with the address that it told.
 struct Process {
@@ -30,15 +29,7 @@ impl Process {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let (copy, stderr) = (log.clone(), child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut log = copy.lock().unwrap();
-                log.push_str(&line);
-                log.push('\n');
-            }
-        });
+        let log = collect(&mut child);
         let mut p = Self {
             child,
             url: String::new(),
@@ -46,9 +37,7 @@ impl Process {
         };
         if !told.is_empty() {
             p.url = until("a process to listen", || {
-                let log = p.log.lock().unwrap();
-                let line = log.lines().find(|l| l.contains(told))?;
-                Some(line[line.find("http://")?..].trim().to_owned())
+                address(&p.log.lock().unwrap(), told)
             });
         }
         p

@@ -20,10 +20,9 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn new() -> Self {
-        let shared = std::env::var("WEFT_TEST_STORE").is_ok_and(|v| v == "postgres");
         Self {
             dir: tempfile::tempdir().unwrap(),
-            dsn: shared
+            dsn: weft_testkit::shared_store()
                 .then(weft_testkit::postgres)
                 .flatten()
                 .map(|server| server.database().unwrap()),
@@ -85,6 +84,26 @@ impl Home {
     }
 }
 
+/// Collects what a process says on its standard error.
+pub(crate) fn collect(child: &mut Child) -> Arc<Mutex<String>> {
+    let log = Arc::new(Mutex::new(String::new()));
+    let (copy, stderr) = (log.clone(), child.stderr.take().unwrap());
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let mut log = copy.lock().unwrap();
+            log.push_str(&line);
+            log.push('\n');
+        }
+    });
+    log
+}
+
+/// The address in the line of a log that says `what`.
+pub(crate) fn address(log: &str, what: &str) -> Option<String> {
+    let line = log.lines().find(|l| l.contains(what))?;
+    Some(line[line.find("http://")?..].trim().to_owned())
+}
+
 /// A running server.
 pub(crate) struct Server {
     child: Child,
@@ -124,32 +143,20 @@ impl Server {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         change(&mut command);
         let mut child = command.spawn().unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let (copy, stderr) = (log.clone(), child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut log = copy.lock().unwrap();
-                log.push_str(&line);
-                log.push('\n');
-            }
-        });
+        let log = collect(&mut child);
         let mut server = Self {
             child,
             api: String::new(),
             ingest: String::new(),
             log,
         };
-        let found = |log: &str, what: &str| -> Option<String> {
-            let line = log.lines().find(|l| l.contains(what))?;
-            Some(line[line.find("http://")?..].trim().to_owned())
-        };
         server.wait("the server to listen", |s| {
             let log = s.log.lock().unwrap().clone();
             if api {
-                s.api = found(&log, "read API listens")?;
+                s.api = address(&log, "read API listens")?;
             }
             if ingest {
-                s.ingest = found(&log, "ingest API listens")?;
+                s.ingest = address(&log, "ingest API listens")?;
             }
             Some(())
         });
