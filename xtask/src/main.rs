@@ -68,6 +68,7 @@ fn reference() -> Result<String> {
         &["import"],
         &["serve"],
         &["serve", "api"],
+        &["serve", "proxy"],
         &["serve", "ingest"],
         &["serve", "derive-worker"],
         &["serve", "embed-worker"],

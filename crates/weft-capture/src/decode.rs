@@ -1,6 +1,7 @@
 //! Content codings of captured bodies, peeled with limits.
 
-use std::io::Read;
+use std::cell::Cell;
+use std::io::{self, Read};
 
 /// Most bytes that one layer may give.
 pub const MAX_DECODED: usize = 50_331_648;
@@ -14,21 +15,30 @@ pub struct Decoded {
     pub salvaged: bool,
 }
 
-/// Decodes a body under a `Content-Encoding` header.
+/// Decodes what a producer posted, under its `Content-Encoding` header: gzip and zstd.
 ///
 /// # Errors
 /// A text that names the header or the layer that failed.
 pub fn decode(body: &[u8], encoding: &str) -> Result<Decoded, String> {
+    peel(body, encoding, &["gzip", "x-gzip", "zstd"])
+}
+
+/// Decodes what went over the wire between a client and a provider: gzip, zstd, br and deflate.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_wire(body: &[u8], encoding: &str) -> Result<Decoded, String> {
+    peel(body, encoding, &["gzip", "x-gzip", "zstd", "br", "deflate"])
+}
+
+fn peel(body: &[u8], encoding: &str, known: &[&str]) -> Result<Decoded, String> {
     let header = encoding.trim().to_ascii_lowercase();
     let layers: Vec<&str> = header
         .split(',')
         .map(str::trim)
         .filter(|l| !l.is_empty() && *l != "identity")
         .collect();
-    if let Some(unknown) = layers
-        .iter()
-        .find(|l| !matches!(**l, "gzip" | "x-gzip" | "zstd"))
-    {
+    if let Some(unknown) = layers.iter().find(|l| !known.contains(l)) {
         return Err(format!(
             "unsupported content-encoding {header:?} ({unknown})"
         ));
@@ -45,12 +55,54 @@ pub fn decode(body: &[u8], encoding: &str) -> Result<Decoded, String> {
         }
         let (bytes, cut) = match layer {
             "zstd" => zstd_layer(&decoded.bytes)?,
+            "br" => brotli_layer(&decoded.bytes)?,
+            // RFC 9110 means the zlib format; some servers send the bare stream.
+            "deflate" if is_zlib(&decoded.bytes) => {
+                read_layer(layer, flate2::read::ZlibDecoder::new(&decoded.bytes[..]))?
+            }
+            "deflate" => read_layer(layer, flate2::read::DeflateDecoder::new(&decoded.bytes[..]))?,
             _ => read_layer(layer, flate2::read::MultiGzDecoder::new(&decoded.bytes[..]))?,
         };
         decoded.bytes = bytes;
         decoded.salvaged |= cut;
     }
     Ok(decoded)
+}
+
+/// Whether bytes begin as RFC 1950 has it: method 8, and a header that is a multiple of 31.
+fn is_zlib(b: &[u8]) -> bool {
+    matches!(b, [cmf, flg, ..] if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)) % 31 == 0)
+}
+
+/// The decoder calls a body that ends early invalid, so whether it asked for more is watched here.
+fn brotli_layer(body: &[u8]) -> Result<(Vec<u8>, bool), String> {
+    struct Source<'a> {
+        left: &'a [u8],
+        wanted_more: &'a Cell<bool>,
+    }
+    impl Read for Source<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let n = self.left.read(buffer)?;
+            self.wanted_more.set(n == 0);
+            Ok(n)
+        }
+    }
+    struct Salvaging<'a, R>(R, &'a Cell<bool>);
+    impl<R: Read> Read for Salvaging<'_, R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.read(buffer).map_err(|e| match self.1.get() {
+                true => io::ErrorKind::UnexpectedEof.into(),
+                false => e,
+            })
+        }
+    }
+    let wanted_more = Cell::new(false);
+    let source = Source {
+        left: body,
+        wanted_more: &wanted_more,
+    };
+    let decoder = brotli_decompressor::Decompressor::new(source, 64 * 1024);
+    read_layer("br", Salvaging(decoder, &wanted_more))
 }
 
 fn zstd_layer(body: &[u8]) -> Result<(Vec<u8>, bool), String> {
@@ -74,8 +126,8 @@ fn read_layer(name: &str, mut reader: impl Read) -> Result<(Vec<u8>, bool), Stri
                 }
                 out.extend_from_slice(&buffer[..n]);
             }
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof && !out.is_empty() => {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof && !out.is_empty() => {
                 return Ok((out, true));
             }
             Err(e) => return Err(format!("{name}: {e}")),
@@ -117,6 +169,50 @@ mod tests {
         let long = gzip(&vec![b'x'; 500_000]);
         let d = decode(&long[..long.len() - 9], "gzip").expect("cut");
         assert!(d.salvaged && !d.bytes.is_empty());
+    }
+
+    fn brotli(b: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let params = brotli::enc::BrotliEncoderParams {
+            quality: 1,
+            ..Default::default()
+        };
+        brotli::BrotliCompress(&mut &b[..], &mut out, &params).expect("brotli");
+        out
+    }
+
+    #[test]
+    fn the_codings_of_the_wire() {
+        let text = b"hello, hello, hello".repeat(2000);
+        let zlib = {
+            let mut e = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+            e.write_all(&text).expect("zlib");
+            e.finish().expect("zlib")
+        };
+        let bare = {
+            let mut e = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+            e.write_all(&text).expect("deflate");
+            e.finish().expect("deflate")
+        };
+        for (body, coding) in [
+            (brotli(&text), "br"),
+            (zlib, "deflate"),
+            (bare, "deflate"),
+            (brotli(&gzip(&text)), "gzip, br"),
+        ] {
+            let d = decode_wire(&body, coding).expect(coding);
+            assert!(d.bytes == text && !d.salvaged, "{coding}");
+            assert!(decode(&body, coding).is_err(), "{coding} is not posted");
+        }
+        let long: Vec<u8> = (0..400_000u32)
+            .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
+            .collect();
+        let body = brotli(&long);
+        let cut = decode_wire(&body[..body.len() / 2], "br").expect("cut");
+        assert!(cut.salvaged && !cut.bytes.is_empty());
+        assert!(decode_wire(b"\xff\xff\xff\xff\xff", "br").is_err());
+        let bomb = brotli(&vec![0; MAX_DECODED + 1]);
+        assert!(decode_wire(&bomb, "br").is_err());
     }
 
     #[test]

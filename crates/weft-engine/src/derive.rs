@@ -10,6 +10,7 @@ use weft_core::derive::{
     Deriver, MAX_SAMPLES, Report, SOURCE_IMPORT, SOURCE_TRANSCRIPT, TranscriptFile, TurnRow,
     captured_at,
 };
+use weft_core::hash::block_signature;
 use weft_core::provider;
 use weft_core::time::Micros;
 use weft_store::{QueueEntry, SessionKey, StoreError, StoredTurn, TurnIndex};
@@ -72,6 +73,51 @@ fn response_of(t: &StoredTurn) -> Option<ChatResponse> {
     .ok()
     .filter(ChatResponse::is_usable)
     .or(stored)
+}
+
+/// Beginning of the ids that the importer makes where a transcript has none.
+const NAMELESS: &str = "cx_";
+/// How far the times of one answer on the wire and in a transcript may lie apart.
+const SAME_ANSWER: Micros = 5 * 60 * 1_000_000;
+
+/// Answers on the wire, by thread and content, with their times.
+#[derive(Default)]
+struct Answers(HashMap<(String, Vec<String>), Vec<Micros>>);
+
+impl Answers {
+    fn key(thread: &str, r: &ChatResponse) -> Option<(String, Vec<String>)> {
+        let said: Vec<String> = r
+            .message
+            .content
+            .iter()
+            .filter_map(block_signature)
+            .collect();
+        (!said.is_empty()).then(|| (thread.to_owned(), said))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn add(&mut self, thread: &str, r: &ChatResponse, at: Micros) {
+        if let Some(key) = Self::key(thread, r) {
+            self.0.entry(key).or_default().push(at);
+        }
+    }
+
+    /// Whether such an answer was on the wire about then; each counts once.
+    fn take(&mut self, thread: &str, r: &ChatResponse, at: Micros) -> bool {
+        let Some(times) = Self::key(thread, r).and_then(|k| self.0.get_mut(&k)) else {
+            return false;
+        };
+        let nearest = times
+            .iter()
+            .enumerate()
+            .map(|(i, t)| ((t - at).abs(), i))
+            .filter(|(apart, _)| *apart <= SAME_ANSWER)
+            .min();
+        nearest.map(|(_, i)| times.swap_remove(i)).is_some()
+    }
 }
 
 fn fidelity(t: &StoredTurn) -> &'static str {
@@ -137,17 +183,39 @@ impl Engine {
         // A message that was captured on the wire is not taken from a transcript again; of several
         // readings of one message the last one counts, since an answer grows while it is written.
         let mut on_wire: HashSet<String> = HashSet::new();
+        let mut answers = Answers::default();
         let mut latest: HashMap<(&str, &str), i64> = HashMap::new();
         if has_imports {
             for r in rows.iter().filter(|r| r.source == "wire") {
                 if let Some(t) = self.store.turn(r.id)?
-                    && let Some(id) = response_of(&t).as_ref().and_then(response_id)
+                    && let Some(response) = response_of(&t)
                 {
-                    on_wire.insert(id.to_owned());
+                    on_wire.extend(response_id(&response).map(str::to_owned));
+                    answers.add(
+                        meta_str(r, "thread_id"),
+                        &response,
+                        captured_at(&r.meta, r.received_at),
+                    );
                 }
             }
             for r in rows.iter().filter(imported) {
                 latest.insert((meta_str(r, "thread_id"), meta_str(r, "message_id")), r.id);
+            }
+        }
+        // A Codex transcript names no answer, so there an answer is known by what it says and when.
+        let mut copies: HashSet<i64> = HashSet::new();
+        for r in rows.iter().filter(imported) {
+            if !answers.is_empty()
+                && meta_str(r, "message_id").starts_with(NAMELESS)
+                && let Some(t) = self.store.turn(r.id)?
+                && let Some(response) = response_of(&t)
+                && answers.take(
+                    meta_str(r, "thread_id"),
+                    &response,
+                    captured_at(&r.meta, r.received_at),
+                )
+            {
+                copies.insert(r.id);
             }
         }
         let mut calls: Vec<(Micros, i64)> = rows
@@ -159,6 +227,7 @@ impl Engine {
                 }
                 let message = meta_str(r, "message_id");
                 !on_wire.contains(message)
+                    && !copies.contains(&r.id)
                     && latest.get(&(meta_str(r, "thread_id"), message)) == Some(&r.id)
             })
             .map(|r| (captured_at(&r.meta, r.received_at), r.id))

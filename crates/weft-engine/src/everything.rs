@@ -344,8 +344,10 @@ impl Engine {
             ));
         }
         if a.coverage.documents == 0 {
-            out.notes
-                .push("no conversation is stored; `weft import` reads transcripts".into());
+            out.notes.push(
+                "no conversation that can be searched is stored; `weft import` reads transcripts"
+                    .into(),
+            );
         }
         for h in a.hits {
             let exact = h.exact && asked.specific;

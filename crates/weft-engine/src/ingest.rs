@@ -1,7 +1,7 @@
 //! Taking in one captured turn or transcript: reduce, redact, store durably, then judge.
 
 use serde_json::{Map, Value, json};
-use weft_capture::decode::decode;
+use weft_capture::decode::{decode, decode_wire};
 use weft_capture::envelope::{self, Envelope, IngestTurn, MAX_RAW_RESPONSE_BYTES};
 use weft_capture::repository;
 use weft_core::block::{ChatResponse, Usage};
@@ -103,7 +103,7 @@ fn reduce_raw(turn: &IngestTurn) -> Option<ChatResponse> {
 
 /// Whether the decoded bytes hold a secret, or cannot be looked at.
 fn bytes_hold_secret(bytes: &[u8], encoding: &str) -> bool {
-    match decode(bytes, encoding) {
+    match decode_wire(bytes, encoding) {
         Ok(d) => redact(&String::from_utf8_lossy(&d.bytes)).is_some(),
         Err(_) => true,
     }
@@ -130,6 +130,17 @@ impl Engine {
             .request
             .as_deref()
             .and_then(|r| serde_json::from_str(r).ok());
+        self.keep_turn(turn, request, response, response_text)
+    }
+
+    /// Takes the secrets out of a turn, stores it durably, then judges it.
+    pub(crate) fn keep_turn(
+        &self,
+        turn: IngestTurn,
+        request: Option<Value>,
+        response: ChatResponse,
+        response_text: Option<String>,
+    ) -> Result<String, IngestError> {
         let problem = check(&turn.provider, request.as_ref(), &response);
 
         let mut secrets = false;

@@ -3,6 +3,7 @@
 //! The CLI, HTTP and MCP form of a use case call the same function here. Nothing in this crate
 //! prints, parses a command line or knows a wire format.
 
+mod capture;
 mod catch_up;
 mod clock;
 pub mod code;
@@ -30,6 +31,7 @@ use std::sync::{Arc, Weak};
 use weft_embed::Embedder;
 use weft_store::Store;
 
+pub use capture::{CaptureError, Ended, Exchange};
 pub use catch_up::{CatchUp, Progress};
 pub use clock::{now, time_words};
 pub use code::{CodeAnswer, CodeError, CodeHit, CodeQuery, CodeRepo, CodeSync};
@@ -43,6 +45,8 @@ pub use ingest::{IngestError, TranscriptAck};
 pub use migrate::{MigrateError, MigrateReport};
 pub use search::{Answer, Degraded, Hit, Mode, SearchError, SpanQuery};
 pub use status::{Doctor, Status};
+pub use weft_capture::attribution;
+pub use weft_capture::exchange::{self, DropReason};
 pub use weft_capture::import::{Format, Skip};
 pub use weft_capture::repository;
 pub use weft_core as core;

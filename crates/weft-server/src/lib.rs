@@ -1,4 +1,4 @@
-//! How weft is reached by machines: the read API, the ingest API and MCP.
+//! How weft is reached by machines: the read API, the ingest API, the capture proxy and MCP.
 //!
 //! The only crate with wire types. It takes listeners that are bound already, so tests use port 0.
 
@@ -8,6 +8,7 @@ pub mod decision_text;
 mod http;
 mod mcp;
 mod metrics;
+mod proxy;
 pub mod wire;
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use weft_engine::Engine;
 
 pub use mcp::{Profile, serve_stdio};
+pub use proxy::{UpstreamConfig, Upstreams, serve_proxy};
 
 /// What both listeners share.
 #[derive(Clone)]

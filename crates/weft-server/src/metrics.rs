@@ -6,7 +6,7 @@ use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder, exponential_buckets,
 };
-use weft_engine::Engine;
+use weft_engine::{DropReason, Engine};
 
 /// Which surface a request came in on.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +122,49 @@ pub(crate) static INGEST: LazyLock<IngestMetrics> = LazyLock::new(|| {
     }
 });
 
+#[derive(Debug)]
+pub(crate) struct CaptureMetrics {
+    registry: Registry,
+    pub(crate) turns: IntCounterVec,
+    pub(crate) dropped: IntCounterVec,
+    pub(crate) held: IntGauge,
+    pub(crate) open: IntGauge,
+}
+
+pub(crate) static CAPTURE: LazyLock<CaptureMetrics> = LazyLock::new(|| {
+    let registry = Registry::new();
+    let counter = |name: &str, help: &str, label: &str| {
+        add(
+            &registry,
+            IntCounterVec::new(Opts::new(name, help), &[label]),
+        )
+    };
+    let turns = counter(
+        "weft_capture_turns_total",
+        "Turns that the proxy stored, by the provider's format.",
+        "provider",
+    );
+    let dropped = counter(
+        "weft_capture_dropped_total",
+        "Exchanges that the proxy passed on and did not store, by reason.",
+        "reason",
+    );
+    for reason in DropReason::ALL {
+        dropped.with_label_values(&[reason.name()]);
+    }
+    let gauge = |name: &str, help: &str| add(&registry, IntGauge::new(name, help));
+    CaptureMetrics {
+        turns,
+        dropped,
+        held: gauge(
+            "weft_capture_held_bytes",
+            "Bytes of exchanges in flight and of turns that wait to be stored.",
+        ),
+        open: gauge("weft_capture_open_turns", "Turns in flight."),
+        registry,
+    }
+});
+
 /// The text exposition of a registry.
 fn text(registry: &Registry) -> String {
     let mut out = Vec::new();
@@ -134,6 +177,10 @@ fn text(registry: &Registry) -> String {
 /// Counters of this process's workers, and how much waits for them at this moment.
 pub(crate) fn worker_text(engine: &Engine) -> String {
     let mut out = engine.counters().text();
+    // Only where a proxy runs.
+    if let Some(capture) = LazyLock::get(&CAPTURE) {
+        out.push_str(&text(&capture.registry));
+    }
     if let Ok(depth) = engine.store().queue_depth() {
         out.push_str(&format!("tapes_derive_worker_queue_depth {depth}\n"));
     }

@@ -2,11 +2,13 @@
 
 mod fake;
 mod postgres;
+mod upstream;
 
 use std::path::PathBuf;
 
 pub use fake::{Answer, CUT, DIES, FakeProvider};
 pub use postgres::{Postgres, own_postgres, postgres, shared_store};
+pub use upstream::{Heard, Upstream, Wire, coded};
 
 /// A file or folder of `../shared` (reference data that is not in the repository), or `None` with a
 /// line on stderr where it is absent: the test that asked then skips.

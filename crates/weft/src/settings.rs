@@ -26,7 +26,7 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> K
 }
 
 /// Every key that there is.
-pub(crate) const KEYS: [Key; 27] = [
+pub(crate) const KEYS: [Key; 30] = [
     key("api.listen", ":8081", "address of the read API and MCP"),
     key("ingest.listen", ":8082", "address of the ingest API"),
     key(
@@ -86,10 +86,41 @@ pub(crate) const KEYS: [Key; 27] = [
     key("logging.level", "info", "error, warn, info, debug or trace"),
     key("logging.format", "auto", "auto, text or json"),
     key("logging.color", "auto", "of tapes; NO_COLOR decides"),
-    key("proxy.provider", "", "of tapes"),
-    key("proxy.upstream", "", "of tapes"),
-    key("proxy.listen", ":8080", "of tapes"),
-    key("proxy.project", "", "of tapes"),
+    key(
+        "proxy.listen",
+        ":8080",
+        "address of the capture proxy, or off",
+    ),
+    key(
+        "proxy.provider",
+        "",
+        "provider of requests that name no other: anthropic, openai or ollama; empty = the path decides",
+    ),
+    key(
+        "proxy.upstream",
+        "",
+        "address of that provider; empty = the provider's own",
+    ),
+    key(
+        "proxy.anthropic_upstream",
+        "",
+        "address for Anthropic's API; empty = https://api.anthropic.com",
+    ),
+    key(
+        "proxy.openai_upstream",
+        "",
+        "address for OpenAI's API; empty = https://api.openai.com/v1",
+    ),
+    key(
+        "proxy.ollama_upstream",
+        "",
+        "address for Ollama's API; empty = http://localhost:11434",
+    ),
+    key(
+        "proxy.project",
+        "",
+        "of tapes; sessions carry their repository instead",
+    ),
     key("client.proxy_target", "", "of tapes"),
     key("api.web_ui", "false", "of tapes"),
     key(

@@ -4,8 +4,10 @@
 use std::io::Write as _;
 
 use base64::Engine as _;
-use serde_json::Value;
+use serde_json::{Value, json};
+use weft_capture::attribution;
 use weft_capture::decode::decode;
+use weft_capture::exchange::{self, DropReason};
 use weft_capture::import::{self, Format};
 use weft_testkit::shared;
 
@@ -133,5 +135,84 @@ fn real_transcripts_are_read_without_a_skipped_line() {
         }
         assert_eq!(ids.len(), sessions, "{ids:?}");
         assert!(turns >= 10);
+    }
+}
+
+/// The reference's cases of one kind, by their names.
+fn cases(kind: &str) -> Option<Vec<(String, Value)>> {
+    let dir = shared(&format!("data/tapes/{kind}/cases"))?;
+    Some(
+        std::fs::read_dir(dir)
+            .unwrap()
+            .map(|e| {
+                let case: Value =
+                    serde_json::from_slice(&std::fs::read(e.unwrap().path()).unwrap()).unwrap();
+                (case["name"].as_str().unwrap().to_owned(), case)
+            })
+            .collect(),
+    )
+}
+
+#[test]
+fn sessions_in_headers_as_the_reference_reads_them() {
+    let Some(cases) = cases("envelope") else {
+        return;
+    };
+    let mut run = 0;
+    for (name, case) in cases {
+        // What an ingest API refuses, a proxy leaves out: the turn goes on.
+        if case["error"]["disposition"] == "reject-400" {
+            continue;
+        }
+        let headers = case["headers"].as_object().unwrap();
+        let header = |name: &str| headers.get(name).and_then(Value::as_str);
+        let read = attribution::from_tapes_headers(header);
+        let mut got: Value = serde_json::from_str(&attribution::block_text(&read)).unwrap();
+        let mut want = case["envelope"].clone();
+        for v in [&mut got, &mut want] {
+            if let Some(o) = v.as_object_mut() {
+                o.remove("org_id");
+                o.retain(|_, v| v != "" && *v != json!({}));
+            }
+        }
+        assert_eq!(got, want, "{name}");
+        run += 1;
+    }
+    assert!(run >= 20, "{run} cases");
+}
+
+#[test]
+fn threads_in_headers_as_the_reference_reads_them() {
+    let Some(cases) = cases("thread") else { return };
+    assert_eq!(cases.len(), 8);
+    for (name, case) in cases {
+        let header = |name: &str| case["headers"][name].as_str();
+        assert_eq!(attribution::thread_id(header), case["thread_id"], "{name}");
+    }
+}
+
+#[test]
+fn turns_and_other_requests_as_the_reference_tells_them_apart() {
+    let Some(cases) = cases("drop-reason") else {
+        return;
+    };
+    let known: Vec<&str> = DropReason::ALL.iter().map(|r| r.name()).collect();
+    for (name, case) in cases {
+        // What no proxy in one process can meet.
+        if !matches!(name.as_str(), "marshal_error" | "missing_status") {
+            assert!(known.contains(&name.as_str()), "{name}");
+        }
+        for example in case["examples"].as_array().into_iter().flatten() {
+            let eligible = example["expect"] == "eligible";
+            let request = &example["request"];
+            if let Some(path) = request["path"].as_str() {
+                let method = request["method"].as_str().unwrap_or_default();
+                assert_eq!(
+                    exchange::is_turn(method, path),
+                    eligible,
+                    "{name}: {method} {path}"
+                );
+            }
+        }
     }
 }

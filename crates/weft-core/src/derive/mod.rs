@@ -375,6 +375,17 @@ impl Deriver {
         }
     }
 
+    /// The hash of a call's answer after all its messages: equal calls with equal answers have the same.
+    pub fn leaf_hash(request: &ChatRequest, response: &ChatResponse) -> String {
+        request
+            .messages
+            .iter()
+            .chain([&response.message])
+            .fold(String::new(), |parent, m| {
+                node_hash(&parent, &m.role, &m.content)
+            })
+    }
+
     /// The hash of the first message of a call: the session id of callers that give none.
     pub fn root_hash(provider: &str, request: &Value, response: &ChatResponse) -> Option<String> {
         let request = provider::parse_request(provider, request).ok()?;

@@ -72,6 +72,25 @@ pub fn validate_response(response: &ChatResponse) -> Result<(), String> {
     Ok(())
 }
 
+/// Reduces the verbatim, already decoded answer of a call of a provider's endpoint, one-shot or streamed.
+///
+/// `path` is the path as the provider saw it. It tells Chat Completions from Responses.
+///
+/// # Errors
+/// [`ProviderError::Response`] where the answer is none of the endpoint's.
+pub fn reduce_at(
+    provider: &str,
+    path: &str,
+    body: &[u8],
+    content_type: &str,
+) -> Result<ChatResponse, ProviderError> {
+    match provider {
+        "ollama" => ollama::reduce(body),
+        "openai" if path.contains("/chat/completions") => openai::reduce(body, content_type),
+        _ => reduce(provider, body, content_type),
+    }
+}
+
 pub(crate) fn object(v: &Value) -> Result<&Map<String, Value>, ProviderError> {
     v.as_object()
         .ok_or_else(|| ProviderError::Request("the request is not a JSON object".into()))

@@ -241,7 +241,8 @@ fn response_object(o: &Map<String, Value>, items: &[Value]) -> ChatResponse {
     }
 }
 
-fn is_stream(body: &[u8], content_type: &str) -> bool {
+/// Whether an answer is a stream: by its content type, else by how it begins.
+pub(super) fn is_stream(body: &[u8], content_type: &str) -> bool {
     let ct = content_type.to_ascii_lowercase();
     if ct.contains("event-stream") || ct.contains("ndjson") {
         return true;

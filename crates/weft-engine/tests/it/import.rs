@@ -26,9 +26,13 @@ fn write(path: &Path, records: &[Value]) {
 }
 
 fn import(h: &Home, path: &Path) -> ImportReport {
+    import_as(h, path, Format::Claude)
+}
+
+fn import_as(h: &Home, path: &Path, format: Format) -> ImportReport {
     let options = ImportOptions {
         paths: vec![path.to_owned()],
-        format: Some(Format::Claude),
+        format: Some(format),
         ..ImportOptions::default()
     };
     let report = h.engine.import(&options, &mut |_, _, _| {}).unwrap();
@@ -159,6 +163,58 @@ fn a_message_that_was_captured_on_the_wire_is_not_imported_again() {
         .unwrap()[0];
     let spans = h.engine.store().session_spans(&s.row.id).unwrap();
     assert_eq!(spans.iter().filter(|s| s.kind == "llm").count(), 2);
+}
+
+#[test]
+fn an_answer_of_codex_that_was_captured_on_the_wire_is_not_imported_again() {
+    let (h, tmp) = (home(), tempfile::tempdir().unwrap());
+    let answer = |at: &str, text: &str| {
+        json!({"timestamp": at, "type": "response_item", "payload": {"type": "message", "role": "assistant",
+            "content": [{"type": "output_text", "text": text}]}})
+    };
+    let ask = |at: &str, text: &str| {
+        json!({"timestamp": at, "type": "response_item", "payload": {"type": "message", "role": "user",
+            "content": [{"type": "input_text", "text": text}]}})
+    };
+    let mut wire = json!({"provider": "openai",
+        "request": {"model": "gpt", "stream": true, "tools": [{"type": "function", "name": "f"}], "input": "two"},
+        "response": {"model": "gpt", "done": true,
+            "message": {"role": "assistant", "content": [{"type": "text", "text": "same"}]}},
+        "meta": {"request_id": "w1", "captured_at": "2026-06-01T12:10:01Z"},
+        "session": {"harness_id": "codex", "harness_session_id": "c1"}});
+    h.engine.ingest_turn(wire.to_string().as_bytes()).unwrap();
+    wire["meta"]["request_id"] = json!("w2");
+    wire["meta"]["captured_at"] = json!("2026-06-01T12:20:00Z");
+    wire["request"]["input"] = json!("three");
+    wire["response"]["message"]["content"][0]["text"] = json!("on the wire only");
+    h.engine.ingest_turn(wire.to_string().as_bytes()).unwrap();
+    let file = tmp.path().join("rollout-c1.jsonl");
+    write(
+        &file,
+        &[
+            json!({"timestamp": "2026-06-01T12:00:00Z", "type": "session_meta",
+                "payload": {"id": "c1", "cwd": "/x", "originator": "codex_exec"}}),
+            // Before the proxy ran: the same words, another answer.
+            ask("2026-06-01T12:00:00Z", "one"),
+            answer("2026-06-01T12:00:01Z", "same"),
+            ask("2026-06-01T12:10:00Z", "two"),
+            answer("2026-06-01T12:10:02Z", "same"),
+        ],
+    );
+    let r = import_as(&h, &file, Format::Codex);
+    assert_eq!(r.new_turns, 2, "{r:?}");
+    let s = &h
+        .engine
+        .store()
+        .sessions_by_key(Some("codex"), "c1")
+        .unwrap()[0];
+    let spans = h.engine.store().session_spans(&s.row.id).unwrap();
+    let said: Vec<_> = spans
+        .iter()
+        .filter(|s| s.kind == "llm")
+        .map(|s| &s.output)
+        .collect();
+    assert_eq!(said.len(), 3, "{said:?}");
 }
 
 #[test]

@@ -293,7 +293,7 @@ pub(crate) fn has_tokens(engine: &Engine) -> bool {
 }
 
 /// Runs what may wait for the store where asynchronous code cannot go on without it.
-fn off_the_loop<T>(f: impl FnOnce() -> T) -> T {
+pub(crate) fn off_the_loop<T>(f: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor()) {
         Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(f),
         _ => f(),
@@ -310,7 +310,7 @@ fn refused(status: StatusCode, text: &str) -> Box<Response> {
 }
 
 /// Compares in a time that does not tell where two tokens differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
 }
 

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weft_engine::worker::{DeriveKnobs, Workers};
 use weft_engine::{Engine, StoreError};
-use weft_server::Options;
+use weft_server::{Options, UpstreamConfig, Upstreams};
 
 use super::{VERSION, block_on, log, open};
 use crate::report::{hinted, usage};
@@ -21,15 +21,28 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
-  weft serve                       read API and MCP on :8081, ingest on :8082, both workers
+  weft serve                       capture proxy on :8080, read API and MCP on :8081, ingest on :8082,
+                                   both workers
+  weft serve --proxy-listen off    all but the capture proxy
   weft serve api -l 127.0.0.1:9000
+  weft serve proxy --provider anthropic
   weft serve embed-worker --interval 1m
 
 An address without a host (:8081) is a loopback address. Any other address needs WEFT_TOKEN: every
-request then has to carry it as a bearer token.")]
+request then has to carry it as a bearer token; at the proxy, where that header is the provider's, as
+X-Weft-Token.
+
+The proxy passes requests on to the provider whose API has the path (Anthropic, OpenAI, Ollama), or to the
+one that --provider and --upstream name:
+  ANTHROPIC_BASE_URL=http://localhost:8080 claude")]
 pub(crate) struct Serve {
     #[command(subcommand)]
     service: Option<Service>,
+    /// Address of the capture proxy, or `off` [default: :8080]
+    #[arg(short, long)]
+    proxy_listen: Option<String>,
+    #[command(flatten)]
+    proxying: Proxying,
     /// Address of the read API and MCP [default: :8081]
     #[arg(short = 'a', long)]
     api_listen: Option<String>,
@@ -77,19 +90,30 @@ impl Embedding {
     }
 }
 
+/// Where the capture proxy passes requests on to.
+#[derive(Debug, Default, Args)]
+struct Proxying {
+    /// Provider that takes what names no other: anthropic, openai or ollama [default: the path decides]
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+    /// Its address [default: the provider's own]
+    #[arg(short, long, value_name = "URL")]
+    upstream: Option<String>,
+}
+
+impl Proxying {
+    fn apply(self, s: &mut Settings) {
+        s.flag("proxy.provider", self.provider);
+        s.flag("proxy.upstream", self.upstream);
+    }
+}
+
 /// Flags of the tapes server that mean nothing, or not yet anything, to the embedded store.
 #[derive(Debug, Default, Args)]
 struct Compat {
     /// There is one tenant
     #[arg(long, hide = true, global = true, value_name = "UUID")]
     org: Option<String>,
-    /// Not in this version: there is no capture proxy yet
-    #[arg(short, long, hide = true, global = true, value_name = "ADDRESS")]
-    proxy_listen: Option<String>,
-    #[arg(short, long, hide = true, global = true, value_name = "URL")]
-    upstream: Option<String>,
-    #[arg(long, hide = true, global = true, value_name = "NAME")]
-    provider: Option<String>,
     #[arg(long, hide = true, global = true, value_name = "NAME")]
     project: Option<String>,
     #[arg(long, hide = true, global = true, value_name = "URL")]
@@ -106,21 +130,6 @@ impl Compat {
     /// Says what was asked for and is not there; the rest starts.
     fn warn(&self) {
         let given = [
-            (
-                "--proxy-listen",
-                self.proxy_listen.is_some(),
-                "there is no capture proxy yet",
-            ),
-            (
-                "--upstream",
-                self.upstream.is_some(),
-                "there is no capture proxy yet",
-            ),
-            (
-                "--provider",
-                self.provider.is_some(),
-                "there is no capture proxy yet",
-            ),
             (
                 "--project",
                 self.project.is_some(),
@@ -171,6 +180,17 @@ enum Service {
         listen: Option<String>,
         #[command(flatten)]
         embedding: Embedding,
+    },
+    /// The capture proxy
+    Proxy {
+        /// Address [default: :8080]
+        #[arg(short, long)]
+        listen: Option<String>,
+        #[command(flatten)]
+        proxying: Proxying,
+        /// Address of /metrics, /ping, /healthz and /readyz
+        #[arg(long)]
+        metrics_listen: Option<String>,
     },
     /// The ingest API
     Ingest {
@@ -261,7 +281,7 @@ async fn bind(what: &str, text: &str) -> Result<TcpListener> {
     let listener = TcpListener::bind(&at).await.map_err(|e| {
         hinted(
             format!("{what}: cannot listen on {at}: {e}"),
-            "is another weft running? choose another address with --listen, --api-listen or --ingest-listen",
+            "is another weft running? choose another address with --listen, --proxy-listen, --api-listen or --ingest-listen",
         )
     })?;
     let bound = listener.local_addr()?;
@@ -270,6 +290,7 @@ async fn bind(what: &str, text: &str) -> Result<TcpListener> {
 }
 
 struct Plan {
+    proxy: Option<(String, Upstreams)>,
     api: Option<String>,
     ingest: Option<String>,
     metrics: Option<String>,
@@ -281,6 +302,7 @@ struct Plan {
 pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
     c.compat.check()?;
     let mut plan = Plan {
+        proxy: None,
         api: None,
         ingest: None,
         metrics: None,
@@ -290,6 +312,9 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
     };
     match c.service {
         None => {
+            settings.flag("proxy.listen", c.proxy_listen);
+            c.proxying.apply(&mut settings);
+            plan.proxy = proxy(&settings)?;
             settings.flag("api.listen", c.api_listen);
             settings.flag("ingest.listen", c.ingest_listen);
             c.embedding.apply(&mut settings);
@@ -297,6 +322,16 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
             plan.ingest = Some(settings.text("ingest.listen")?);
             plan.derive = Some(DeriveKnobs::IN_PROCESS);
             plan.embed = c.embed_spans.then_some(Duration::from_secs(10));
+        }
+        Some(Service::Proxy {
+            listen,
+            proxying,
+            metrics_listen,
+        }) => {
+            settings.flag("proxy.listen", listen);
+            proxying.apply(&mut settings);
+            plan.proxy = proxy(&settings)?;
+            plan.metrics = metrics_listen;
         }
         Some(Service::Api { listen, embedding }) => {
             settings.flag("api.listen", listen);
@@ -351,6 +386,29 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
     c.compat.warn();
     plan.wait_for_db = c.wait_for_db;
     block_on(serve(settings, plan))?
+}
+
+/// Where the proxy listens and passes on to; `None` where it is off.
+fn proxy(settings: &Settings) -> Result<Option<(String, Upstreams)>> {
+    let listen = settings.text("proxy.listen")?;
+    if listen == "off" {
+        return Ok(None);
+    }
+    let text = |key| settings.text(key);
+    let upstreams = Upstreams::new(UpstreamConfig {
+        provider: &text("proxy.provider")?,
+        upstream: &text("proxy.upstream")?,
+        anthropic: &text("proxy.anthropic_upstream")?,
+        openai: &text("proxy.openai_upstream")?,
+        ollama: &text("proxy.ollama_upstream")?,
+    })
+    .map_err(|e| {
+        usage(
+            e,
+            "give --provider anthropic, openai or ollama and, where it is not the provider's own, --upstream URL",
+        )
+    })?;
+    Ok(Some((listen, upstreams)))
 }
 
 /// Time between two tries to reach a database that does not answer.
@@ -447,7 +505,15 @@ async fn serve(settings: Settings, mut plan: Plan) -> Result<u8> {
         version: VERSION,
     };
     let stop = CancellationToken::new();
-    // Both addresses are taken before anything starts: a typing error shows at once.
+    // All addresses are taken before anything starts: a typing error shows at once.
+    let proxy = match plan.proxy {
+        Some((a, upstreams)) => {
+            let l = bind("capture proxy", &a).await?;
+            tracing::info!("the capture proxy passes on to {upstreams}");
+            Some((l, upstreams))
+        }
+        None => None,
+    };
     let api = match &plan.api {
         Some(a) => Some(bind("read API", a).await?),
         None => None,
@@ -480,6 +546,14 @@ async fn serve(settings: Settings, mut plan: Plan) -> Result<u8> {
     } else {
         None
     };
+    if let Some((l, upstreams)) = proxy {
+        services.spawn(weft_server::serve_proxy(
+            l,
+            options.clone(),
+            upstreams,
+            stop.clone(),
+        ));
+    }
     if let Some(l) = api {
         services.spawn(weft_server::serve_api(l, options.clone(), stop.clone()));
     }

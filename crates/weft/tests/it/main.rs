@@ -8,4 +8,5 @@ mod http;
 mod kills;
 mod mcp;
 mod postgres;
+mod proxy;
 mod support;

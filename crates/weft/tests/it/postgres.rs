@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weft_testkit::{FakeProvider, own_postgres, postgres, shared};
 
-use crate::support::{Home, address, collect, get, post, quoted, turn};
+use crate::support::{EVERYWHERE, Home, address, collect, get, post, quoted, turn};
 
 /// A process of `weft serve`, with the address that it told.
 struct Process {
@@ -188,7 +188,7 @@ fn without_a_database_a_service_ends_or_waits_as_it_is_told() {
         .replace("weft@", "weft:s3cret-word@");
     server.stop(false);
     let home = home_on(&dsn);
-    for service in ["api", "ingest", "derive-worker", "embed-worker"] {
+    for service in ["proxy", "api", "ingest", "derive-worker", "embed-worker"] {
         let (code, text) = home.fails(&["serve", service]);
         assert_eq!(code, 1, "{text}");
         assert!(
@@ -239,13 +239,7 @@ fn embedding_can_be_left_to_another_process() {
     let home = home_on(&server.database().unwrap());
     let all = Process::start(
         &home,
-        &[
-            "--embed-spans=false",
-            "--api-listen",
-            "127.0.0.1:0",
-            "--ingest-listen",
-            "127.0.0.1:0",
-        ],
+        &[&["--embed-spans=false"][..], &EVERYWHERE].concat(),
         "read API listens",
     );
     assert!(

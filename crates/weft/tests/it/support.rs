@@ -104,11 +104,22 @@ pub(crate) fn address(log: &str, what: &str) -> Option<String> {
     Some(line[line.find("http://")?..].trim().to_owned())
 }
 
+/// Free ports for all listeners of `weft serve`.
+pub(crate) const EVERYWHERE: [&str; 6] = [
+    "--proxy-listen",
+    "127.0.0.1:0",
+    "--api-listen",
+    "127.0.0.1:0",
+    "--ingest-listen",
+    "127.0.0.1:0",
+];
+
 /// A running server.
 pub(crate) struct Server {
     child: Child,
     pub(crate) api: String,
     pub(crate) ingest: String,
+    pub(crate) proxy: String,
     pub(crate) log: Arc<Mutex<String>>,
 }
 
@@ -125,18 +136,15 @@ impl Server {
     ) -> Self {
         let mut all = vec!["serve"];
         all.extend(args);
-        let (api, ingest) = match args.first() {
-            Some(&"api") => (true, false),
-            Some(&"ingest") => (false, true),
-            _ => (true, true),
+        let (api, ingest, proxy) = match args.first() {
+            Some(&"api") => (true, false, false),
+            Some(&"ingest") => (false, true, false),
+            Some(&"proxy") => (false, false, true),
+            _ => (true, true, true),
         };
         match (api, ingest) {
-            (true, true) => all.extend([
-                "--api-listen",
-                "127.0.0.1:0",
-                "--ingest-listen",
-                "127.0.0.1:0",
-            ]),
+            (true, true) => all.extend(EVERYWHERE),
+            _ if args.contains(&"-l") => {}
             _ => all.extend(["--listen", "127.0.0.1:0"]),
         }
         let mut command = home.command(&all);
@@ -148,12 +156,16 @@ impl Server {
             child,
             api: String::new(),
             ingest: String::new(),
+            proxy: String::new(),
             log,
         };
         server.wait("the server to listen", |s| {
             let log = s.log.lock().unwrap().clone();
             if api {
                 s.api = address(&log, "read API listens")?;
+            }
+            if proxy {
+                s.proxy = address(&log, "capture proxy listens")?;
             }
             if ingest {
                 s.ingest = address(&log, "ingest API listens")?;

@@ -1,0 +1,324 @@
+//! The capture proxy: between an agent and its provider, it passes every byte on as it comes, and keeps a
+//! copy of the turns.
+
+mod dispatch;
+mod record;
+mod route;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::serve::ListenerExt as _;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use weft_engine::exchange::is_turn;
+use weft_engine::{DropReason, Ended, Engine, Exchange, attribution, now};
+
+use crate::http::{Access, ApiError, Scope, same};
+use crate::{Options, host_of, is_local_name};
+use dispatch::Dispatch;
+use record::{Record, Side, Tee};
+use route::Asked;
+pub use route::{UpstreamConfig, Upstreams};
+
+/// How long a connection to a provider may take. There is no other limit of time: the client's counts.
+const CONNECT: std::time::Duration = std::time::Duration::from_secs(30);
+/// How long an unused connection to a provider is kept.
+const IDLE: std::time::Duration = std::time::Duration::from_secs(60);
+/// Who may use a proxy that other machines can reach.
+const TOKEN: HeaderName = HeaderName::from_static("x-weft-token");
+
+type Upstream = Client<HttpsConnector<HttpConnector>, Tee<Body>>;
+
+struct Proxy {
+    engine: Arc<Engine>,
+    token: Option<String>,
+    loopback: bool,
+    upstreams: Upstreams,
+    client: Upstream,
+    dispatch: Arc<Dispatch>,
+}
+
+/// The certificates of this machine and those that come with weft.
+fn roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    let own: Vec<CertificateDer<'static>> = rustls_native_certs::load_native_certs().certs;
+    roots.add_parsable_certificates(own);
+    roots
+}
+
+fn client() -> std::io::Result<Upstream> {
+    let tls =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(std::io::Error::other)?
+            .with_root_certificates(roots())
+            .with_no_client_auth();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    Ok(Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .build(connector))
+}
+
+/// Serves the capture proxy until `stop`, then lets streams in flight end and stores what waits.
+///
+/// # Errors
+/// Where accepting connections fails.
+pub async fn serve_proxy(
+    listener: TcpListener,
+    options: Options,
+    upstreams: Upstreams,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let address: SocketAddr = listener.local_addr()?;
+    // The rule of the other listeners: what other machines reach wants a token.
+    crate::guard(&listener, &options)?;
+    let (dispatch, worker) = Dispatch::new(options.engine.clone());
+    let proxy = Arc::new(Proxy {
+        engine: options.engine,
+        token: options.token,
+        loopback: crate::is_loopback(&address),
+        upstreams,
+        client: client()?,
+        dispatch: dispatch.clone(),
+    });
+    let router = Router::new().fallback(forward).with_state(proxy);
+    let listener = listener.tap_io(|tcp| {
+        if let Err(e) = tcp.set_nodelay(true) {
+            tracing::debug!(error = %e, "TCP_NODELAY not set");
+        }
+    });
+    let served = axum::serve(listener, router)
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await;
+    dispatch::drain(dispatch, worker).await;
+    served
+}
+
+/// A header as text.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|v| v.to_str().ok())
+}
+
+impl Proxy {
+    /// Whether the caller may use the proxy: a page in a browser may not, and from another machine only
+    /// who has a token.
+    fn admits(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        if self.loopback {
+            let host = text(headers, "host").map(host_of).unwrap_or_default();
+            let foreign = text(headers, "origin")
+                .is_some_and(|o| !is_local_name(host_of(o)) && !o.starts_with("vscode-webview://"));
+            if (!host.is_empty() && !is_local_name(host)) || foreign {
+                return Err(ApiError(
+                    StatusCode::FORBIDDEN,
+                    "host or origin not allowed".into(),
+                ));
+            }
+            return Ok(());
+        }
+        let given = headers.get(TOKEN).and_then(|v| v.to_str().ok());
+        let known = given.is_some_and(|g| {
+            self.token
+                .as_deref()
+                .is_some_and(|t| same(g.as_bytes(), t.as_bytes()))
+                || crate::http::off_the_loop(|| Access::of(&self.engine, g))
+                    .is_some_and(|a| a.scope >= Scope::Write)
+        });
+        if known {
+            return Ok(());
+        }
+        Err(ApiError(
+            StatusCode::UNAUTHORIZED,
+            "a token is required in the header X-Weft-Token".into(),
+        ))
+    }
+}
+
+/// Whether a header belongs to one connection only (RFC 9110, section 7.6.1).
+fn is_hop_by_hop(name: &HeaderName, connection: &[String]) -> bool {
+    const NAMES: [HeaderName; 6] = [
+        header::CONNECTION,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::PROXY_AUTHORIZATION,
+    ];
+    NAMES.contains(name)
+        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
+        || connection.iter().any(|c| c == name.as_str())
+}
+
+/// The headers that a message names as those of its connection.
+fn connection_names(headers: &HeaderMap) -> Vec<String> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .map(|n| n.trim().to_ascii_lowercase())
+        .collect()
+}
+
+/// The headers that go on, in their order.
+fn passed_on(headers: &HeaderMap, also_not: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    let connection = connection_names(headers);
+    headers
+        .iter()
+        .filter(|(name, _)| !is_hop_by_hop(name, &connection) && !also_not(name))
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect()
+}
+
+/// What is known of an exchange when its request has come.
+fn exchange(route: &route::Route, headers: &HeaderMap) -> Exchange {
+    let header = |name: &str| text(headers, name);
+    let ours = headers.keys().any(|n| n.as_str().starts_with("x-tapes-"));
+    let named = ours
+        .then(|| attribution::from_tapes_headers(header))
+        .filter(|e| !e.harness_session_id.is_empty() || e.harness_id != "unknown");
+    Exchange {
+        agent_name: route.agent.clone(),
+        session: named.or_else(|| attribution::from_agent_headers(header)),
+        thread_id: attribution::thread_id(header),
+        path: route.path.clone(),
+        request: (
+            Vec::new(),
+            header("content-encoding").unwrap_or_default().to_owned(),
+        ),
+        response: (Vec::new(), String::new()),
+        content_type: String::new(),
+        upstream_request_id: String::new(),
+        started: now(),
+        elapsed: 0.0,
+        ended: Ended::Whole,
+    }
+}
+
+async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
+    if let Err(e) = proxy.admits(request.headers()) {
+        return e.into_response();
+    }
+    let (parts, body) = request.into_parts();
+    let asked = Asked {
+        path: parts.uri.path(),
+        query: parts.uri.query(),
+        agent: text(&parts.headers, "x-tapes-agent-name"),
+        anthropic_headers: parts.headers.contains_key("anthropic-version"),
+    };
+    let Some(route) = proxy.upstreams.route(&asked) else {
+        proxy.dispatch.dropped(DropReason::NonTurnRequest, "");
+        return no_route(&parts.method, asked.path);
+    };
+    let turn = is_turn(parts.method.as_str(), &route.path);
+    let record = turn.then(|| {
+        let x = exchange(&route, &parts.headers);
+        Record::new(x, proxy.dispatch.clone())
+    });
+    if !turn {
+        proxy.dispatch.dropped(DropReason::NonTurnRequest, "");
+    }
+    let mut out = Request::new(Tee::new(body, Side::Request, record.clone()));
+    *out.method_mut() = parts.method;
+    *out.uri_mut() = match route.url.parse() {
+        Ok(uri) => uri,
+        Err(e) => {
+            tracing::error!(error = %e, "upstream address");
+            return failed(
+                record.as_deref(),
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal error",
+            );
+        }
+    };
+    *out.headers_mut() = passed_on(&parts.headers, |name| {
+        *name == header::HOST || attribution::is_ours(name.as_str())
+    });
+    let answer = match proxy.client.request(out).await {
+        Ok(answer) => answer,
+        Err(e) => {
+            tracing::warn!(error = %causes(&e), upstream = %route.url.split('?').next().unwrap_or_default(), "upstream request failed");
+            return failed(
+                record.as_deref(),
+                StatusCode::BAD_GATEWAY,
+                "upstream request failed",
+            );
+        }
+    };
+    let (head, body) = answer.into_parts();
+    let mut response = Response::builder()
+        .status(head.status)
+        .body(Body::empty())
+        .unwrap_or_default();
+    *response.headers_mut() = passed_on(&head.headers, |_| false);
+    if let Some(r) = &record {
+        if head.status == StatusCode::OK {
+            let of = |name: &str| text(&head.headers, name).unwrap_or_default().to_owned();
+            r.head(|x| {
+                x.content_type = of("content-type");
+                x.response.1 = of("content-encoding");
+                x.upstream_request_id = match of("request-id") {
+                    id if id.is_empty() => of("x-request-id"),
+                    id => id,
+                };
+            });
+        } else {
+            r.drop_as(DropReason::UpstreamStatus, head.status.as_str());
+        }
+    }
+    *response.body_mut() = Body::new(Tee::new(body, Side::Response, record));
+    response
+}
+
+/// An answer of our own, where the provider gave none.
+fn failed(record: Option<&Record>, status: StatusCode, text: &'static str) -> Response {
+    if let Some(r) = record {
+        r.drop_as(DropReason::UpstreamNoResponse, text);
+    }
+    ApiError(status, text.into()).into_response()
+}
+
+/// An error and what caused it.
+fn causes(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut at = e.source();
+    while let Some(cause) = at {
+        text = format!("{text}: {cause}");
+        at = cause.source();
+    }
+    text
+}
+
+/// A path that no provider has, and no provider is configured for all.
+fn no_route(method: &Method, path: &str) -> Response {
+    if path == "/" && (method == Method::GET || method == Method::HEAD) {
+        let page = "This is weft's capture proxy. Point an agent at it, for example\nANTHROPIC_BASE_URL=http://localhost:8080 claude\n";
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        return ([(header::CONTENT_TYPE, plain)], page).into_response();
+    }
+    ApiError::not_found(format!(
+        "no provider is known for {path}: set proxy.provider and proxy.upstream, or ask under /agents/NAME/providers/anthropic, openai or ollama"
+    ))
+    .into_response()
+}
