@@ -373,7 +373,7 @@ mod tests {
                 "prompt_tokens_details": {"cached_tokens": 3}}}),
         ];
         let mut body: String = chunks.iter().map(|c| format!("data: {c}\n\n")).collect();
-        let cut = reduce(body[..body.len() / 2].as_bytes(), "text/event-stream").expect("cut");
+        let cut = reduce(&body.as_bytes()[..body.len() / 2], "text/event-stream").expect("cut");
         assert!(!cut.done && cut.extra["incomplete"] == true);
         body.push_str("data: [DONE]\n\n");
         let r = reduce(body.as_bytes(), "text/event-stream").expect("whole");
