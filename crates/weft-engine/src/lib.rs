@@ -18,6 +18,7 @@ mod import;
 mod ingest;
 mod lease;
 mod migrate;
+mod repair;
 mod search;
 pub mod show;
 mod status;
@@ -43,6 +44,7 @@ pub use embed::{EmbedOptions, EmbedPassError};
 pub use import::{FileReport, ImportOptions, ImportReport, Roots, SampleReport};
 pub use ingest::{IngestError, TranscriptAck};
 pub use migrate::{MigrateError, MigrateReport};
+pub use repair::{Repair, RepairError, Repaired, Selector};
 pub use search::{Answer, Degraded, Hit, Mode, SearchError, SpanQuery};
 pub use status::{Doctor, Status};
 pub use weft_capture::attribution;
@@ -51,9 +53,9 @@ pub use weft_capture::import::{Format, Skip};
 pub use weft_capture::repository;
 pub use weft_core as core;
 pub use weft_store::{
-    Check, Coverage, DoctorReport, Document, EmbedReport, Filter, LinkRow, ListQuery, RawTurnInfo,
-    Role, Scope, SessionFull, SessionKey, SessionRow, SortField, SpanHit, SpanRow, StatsRow,
-    StoreError, Subagents, TokenRow, TraceRow, redacted,
+    Attribution, Check, Coverage, DoctorReport, Document, EmbedReport, Filter, LinkRow, ListQuery,
+    RawTurnInfo, Role, Scope, SessionFull, SessionKey, SessionRow, SortField, SpanHit, SpanRow,
+    StatsRow, StoreError, Subagents, TokenRow, TraceRow, redacted,
 };
 
 /// Everything that the doors need: a store, an embedder, a configuration.

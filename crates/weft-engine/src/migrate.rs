@@ -44,6 +44,8 @@ pub struct MigrateReport {
     pub turns_copied: u64,
     /// Sessions.
     pub sessions: u64,
+    /// Corrections of attribution.
+    pub corrections: u64,
     /// Sessions that were derived anew.
     pub derived: u64,
     /// Texts whose vectors were taken over.
@@ -213,6 +215,24 @@ fn copy_code_and_tokens(
     Ok(())
 }
 
+/// Copies corrections of attribution; the turns they are about have arrived.
+fn copy_corrections(from: &dyn Store, to: &dyn Store) -> Result<u64, MigrateError> {
+    let known = to.corrections()?;
+    let all = from.corrections()?;
+    for (mut c, request_id) in all.iter().cloned() {
+        // A turn without a request id kept its id.
+        if let Some(id) = to.turn_of_request(&request_id)? {
+            c.to.raw_turn_id = id;
+        }
+        let before = to.attribution(c.to.raw_turn_id)?;
+        let Some(before) = before.filter(|_| !known.iter().any(|k| k.0 == c)) else {
+            continue;
+        };
+        to.correct(c, None, &before.key)?;
+    }
+    Ok(all.len() as u64)
+}
+
 impl Engine {
     /// Copies everything from this engine's store into another's. A run that was broken off goes on
     /// where it was; a finished one changes nothing more.
@@ -241,6 +261,7 @@ impl Engine {
             report.turns_copied += new.put_transferred(source, page)? as u64;
             progress("copying turns", done, report.turns);
         }
+        report.corrections = copy_corrections(old, new)?;
         copy_decisions(old, new, &mut report)?;
         copy_code_and_tokens(old, new, &mut report)?;
         report.derived = to.derive_everything(report.sessions, progress)?;

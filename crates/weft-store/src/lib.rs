@@ -21,6 +21,7 @@
 
 pub mod code;
 mod codes;
+mod corrections;
 mod decisions;
 mod doctor;
 mod documents;
@@ -41,6 +42,7 @@ mod words;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use corrections::{Attribution, Correction, Corrections};
 pub use decisions::{
     DecisionEntry, DecisionEvent, DecisionIndex, DecisionRecords, DecisionRow, DecisionText,
     DecisionTruth, Workspace,
@@ -84,6 +86,7 @@ pub trait Store:
     + Imports
     + Repositories
     + Tokens
+    + Corrections
     + Transfer
     + Upkeep
     + std::fmt::Debug

@@ -6,6 +6,7 @@ mod decisions;
 pub(crate) mod dto;
 mod ingest;
 mod openapi;
+mod repair;
 pub(crate) mod search;
 mod sessions;
 pub(crate) mod traces;
@@ -102,6 +103,7 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .route("/v1/cassettes/search/spans", get(search::cassette_spans))
         .route("/v1/admin/derive/run", post(sessions::derive_run))
         .route("/v1/admin/seed/demo", post(sessions::seed_demo))
+        .route("/v1/admin/raw-turns/attribution-repair", post(repair::post))
         .route(
             "/api/weave/{repo_id}/search",
             get(weave::get).post(weave::post),

@@ -5,6 +5,7 @@
 //! repositories that it has, and what it read of decision records. It stands in a folder named
 //! after the database.
 
+mod corrections;
 mod decisions;
 mod documents;
 mod edits;

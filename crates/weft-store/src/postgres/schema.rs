@@ -15,7 +15,8 @@ const REFERENCE: &[&str] = &["weft_meta", "derived_projection_schemas"];
 const LOCK: i64 = 0x7765_6674_0001;
 
 /// The n-th brings the schema to version n.
-pub(crate) const MIGRATIONS: &[&str] = &[r#"
+pub(crate) const MIGRATIONS: &[&str] = &[
+    r#"
 CREATE TABLE raw_turns (
   org_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
   id bigint GENERATED ALWAYS AS IDENTITY,
@@ -388,7 +389,12 @@ CREATE VIEW tapes_v1.spans AS SELECT org_id, trace_id, span_id, parent_span_id, 
   usage, raw_turn_id, node_hash, verdict, content_hash, derive_seq, fidelity FROM spans_20260615;
 CREATE VIEW tapes_v1.span_links AS SELECT org_id, from_trace_id, from_span_id, to_trace_id,
   to_span_id, from_io, to_io, kind, session_id FROM span_links_20260615;
-"#];
+"#,
+    r#"
+CREATE INDEX raw_turn_attribution_corrections_session_idx
+  ON raw_turn_attribution_corrections (org_id, harness_session_id, harness_id);
+"#,
+];
 
 /// Version of the schema, 0 where there is none yet.
 fn version(c: &mut Conn) -> PgResult<i64> {

@@ -132,7 +132,7 @@ fn parent(c: &mut Conn, org: Uuid, s: &NewSession) -> PgResult<Option<Uuid>> {
 }
 
 /// Creates a session or merges what is new into it; returns its id.
-fn upsert(c: &mut Conn, org: Uuid, s: &NewSession) -> PgResult<String> {
+pub(super) fn upsert(c: &mut Conn, org: Uuid, s: &NewSession) -> PgResult<String> {
     let row = Row::of(c, org, s)?;
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![&org];
     let sql = row.sql(&mut params);

@@ -5,9 +5,11 @@ use postgres::types::ToSql;
 use weft_core::time::Micros;
 
 use super::PgStore;
+use super::corrections::{COLUMNS, JOIN, OF_SESSION, overlay};
 use super::pool::{Conn, PgResult};
 use super::sessions;
 use super::types::{At, Json, json, object, text, value};
+use crate::corrections::overlay_meta;
 use crate::{
     ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, Result, SessionKey, StoredTurn,
     TurnIndex, Turns,
@@ -97,6 +99,25 @@ pub(super) fn insert(
     Ok(c.number(&sql, &params)? > 0)
 }
 
+/// Marks a session as one to derive.
+pub(super) fn mark_dirty(
+    c: &mut Conn,
+    org: uuid::Uuid,
+    key: &SessionKey,
+    now: Micros,
+) -> PgResult<()> {
+    c.run(
+        &format!(
+            "INSERT INTO derive_queue (org_id, harness_id, harness_session_id, dirtied_at, first_dirtied_at)
+             VALUES ($1, $2, $3, $4, $4)
+             ON CONFLICT (org_id, harness_id, harness_session_id) DO UPDATE SET
+               dirtied_at = greatest(excluded.dirtied_at, {AFTER})"
+        ),
+        &[&org, &text(&key.harness_id), &text(&key.harness_session_id), &At(now)],
+    )?;
+    Ok(())
+}
+
 /// A payload: the text as it came where `jsonb` could not hold it.
 fn payload(
     r: &Row,
@@ -141,17 +162,25 @@ impl Turns for PgStore {
     fn turn_index(&self, key: &SessionKey) -> Result<Vec<TurnIndex>> {
         self.pool.read(|c| {
             let rows = c.rows(
-                "SELECT id, source, meta, received_at FROM raw_turns
-                 WHERE org_id = $1 AND harness_session_id = $2 AND harness_id = $3 ORDER BY id",
+                &format!(
+                    "SELECT r.id, r.source, r.meta, r.received_at, c.thread_id
+                 FROM raw_turns r {JOIN} WHERE r.org_id = $1 AND {OF_SESSION}"
+                ),
                 &[&self.org, &key.harness_session_id, &key.harness_id],
             )?;
             Ok(rows
                 .into_iter()
-                .map(|r| TurnIndex {
-                    id: r.get(0),
-                    source: r.get(1),
-                    meta: object(r.get(2)),
-                    received_at: r.get::<_, At>(3).0,
+                .map(|r| {
+                    let mut meta = object(r.get(2));
+                    if let Some(thread) = r.get::<_, Option<String>>(4) {
+                        overlay_meta(&mut meta, &thread);
+                    }
+                    TurnIndex {
+                        id: r.get(0),
+                        source: r.get(1),
+                        meta,
+                        received_at: r.get::<_, At>(3).0,
+                    }
                 })
                 .collect())
         })
@@ -160,10 +189,10 @@ impl Turns for PgStore {
     fn turn(&self, id: i64) -> Result<Option<StoredTurn>> {
         self.pool.read(|c| {
             let row = c.row(
-                "SELECT id, source, provider, request_id, raw_request, response, meta,
-                   session_envelope, received_at, raw_response, raw_response_encoding,
-                   raw_response_dropped, verbatim
-                 FROM raw_turns WHERE org_id = $1 AND id = $2",
+                &format!("SELECT r.id, r.source, r.provider, r.request_id, r.raw_request, r.response, r.meta,
+                   r.session_envelope, r.received_at, r.raw_response, r.raw_response_encoding,
+                   r.raw_response_dropped, r.verbatim, {COLUMNS}
+                 FROM raw_turns r {JOIN} WHERE r.org_id = $1 AND r.id = $2"),
                 &[&self.org, &id],
             )?;
             Ok(row.map(|r| {
@@ -172,6 +201,11 @@ impl Turns for PgStore {
                     serde_json::Value::Object(o) => o,
                     _ => serde_json::Map::new(),
                 };
+                let mut meta = as_object(payload(&r, 6, &verbatim, 2));
+                let mut envelope = as_object(payload(&r, 7, &verbatim, 3));
+                if let Some(o) = overlay(&r, 13) {
+                    o.apply(&mut meta, &mut envelope);
+                }
                 StoredTurn {
                     id: r.get(0),
                     source: r.get(1),
@@ -179,8 +213,8 @@ impl Turns for PgStore {
                     request_id: r.get(3),
                     raw_request: payload(&r, 4, &verbatim, 0),
                     response: payload(&r, 5, &verbatim, 1),
-                    meta: as_object(payload(&r, 6, &verbatim, 2)),
-                    session_envelope: as_object(payload(&r, 7, &verbatim, 3)),
+                    meta,
+                    session_envelope: envelope,
                     received_at: r.get::<_, At>(8).0,
                     raw_response: r.get(9),
                     raw_response_encoding: r.get(10),
@@ -193,24 +227,32 @@ impl Turns for PgStore {
     fn raw_turns(&self, key: &SessionKey) -> Result<Vec<RawTurnInfo>> {
         self.pool.read(|c| {
             let rows = c.rows(
-                "SELECT id, source, provider, agent_name, request_id, received_at, meta,
-                   coalesce(length(raw_request::text), 0)::bigint, coalesce(length(response::text), 0)::bigint
-                 FROM raw_turns
-                 WHERE org_id = $1 AND harness_session_id = $2 AND harness_id = $3 ORDER BY id",
+                &format!("SELECT r.id, r.source, r.provider, r.agent_name, r.request_id, r.received_at, r.meta,
+                   coalesce(length(r.raw_request::text), 0)::bigint,
+                   coalesce(length(r.response::text), 0)::bigint, c.thread_id
+                 FROM raw_turns r {JOIN} WHERE r.org_id = $1 AND {OF_SESSION}"),
                 &[&self.org, &key.harness_session_id, &key.harness_id],
             )?;
             Ok(rows
                 .into_iter()
-                .map(|r| RawTurnInfo {
-                    id: r.get(0),
-                    source: r.get(1),
-                    provider: r.get(2),
-                    agent_name: r.get(3),
-                    request_id: r.get(4),
-                    received_at: r.get::<_, At>(5).0,
-                    meta: value(r.get(6)),
-                    request_chars: r.get(7),
-                    response_chars: r.get(8),
+                .map(|r| {
+                    let mut meta = value(r.get(6));
+                    if let (Some(m), Some(thread)) =
+                        (meta.as_object_mut(), r.get::<_, Option<String>>(9))
+                    {
+                        overlay_meta(m, &thread);
+                    }
+                    RawTurnInfo {
+                        id: r.get(0),
+                        source: r.get(1),
+                        provider: r.get(2),
+                        agent_name: r.get(3),
+                        request_id: r.get(4),
+                        received_at: r.get::<_, At>(5).0,
+                        meta,
+                        request_chars: r.get(7),
+                        response_chars: r.get(8),
+                    }
                 })
                 .collect())
         })
@@ -234,7 +276,7 @@ impl Turns for PgStore {
     ) -> Result<Vec<QueueEntry>> {
         let pages =
             "FROM derive_queue WHERE org_id = $1 AND (dirtied_at <= $2 OR first_dirtied_at <= $3)
-             AND lease_until <= now() ORDER BY dirtied_at LIMIT $4";
+             AND lease_until <= now() ORDER BY dirtied_at, harness_id COLLATE \"C\", harness_session_id COLLATE \"C\" LIMIT $4";
         self.pool.write(|c| {
             let rows = c.rows(
                 &format!(
@@ -255,7 +297,10 @@ impl Turns for PgStore {
                 ],
             )?;
             let mut claimed: Vec<QueueEntry> = rows.iter().map(entry).collect();
-            claimed.sort_by_key(|e| e.dirtied_at);
+            claimed.sort_by(|a, b| {
+                (a.dirtied_at, &a.key.harness_id, &a.key.harness_session_id)
+                    .cmp(&(b.dirtied_at, &b.key.harness_id, &b.key.harness_session_id))
+            });
             Ok(claimed)
         })
     }
@@ -316,9 +361,11 @@ impl Turns for PgStore {
         self.pool.write(|c| {
             Ok(c.run(
                 "INSERT INTO derive_queue (org_id, harness_id, harness_session_id, dirtied_at, first_dirtied_at)
-                 SELECT DISTINCT org_id, harness_id, harness_session_id, $3::timestamptz, $3::timestamptz
-                 FROM raw_turns
-                 WHERE org_id = $1 AND received_at >= $2 AND harness_session_id <> ''
+                 SELECT org_id, harness_id, harness_session_id, $3::timestamptz, $3::timestamptz FROM
+                   (SELECT org_id, harness_id, harness_session_id FROM raw_turns
+                    WHERE org_id = $1 AND received_at >= $2 AND harness_session_id <> ''
+                    UNION SELECT org_id, harness_id, harness_session_id FROM raw_turn_attribution_corrections
+                    WHERE org_id = $1 AND created_at >= $2) touched
                  ON CONFLICT DO NOTHING",
                 &[&self.org, &At(since), &At(now)],
             )?)

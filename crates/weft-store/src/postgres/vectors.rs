@@ -519,19 +519,9 @@ impl Vectors for PgStore {
             all
         };
         self.pool.write(|c| {
-            // The documents as they are now: one that has changed keeps waiting.
+            // A text that has vectors elsewhere: the rows of one span that has it. This comes first, since
+            // what follows may put another text in the place of that span's.
             with_tables(c.run(
-                &format!(
-                    "INSERT INTO span_embeddings (org_id, trace_id, span_id, chunk_idx, session_id, model, content_hash, embedded_at, embedding)
-                     SELECT d.org_id, d.trace_id, d.span_id, x.chunk, d.session_id, $3, x.hash, $7, x.embedding
-                     FROM unnest($4::text[], $5::int[], $6::vector[]) AS x(hash, chunk, embedding)
-                     JOIN span_documents d ON d.org_id = $1 AND d.id = ANY($2) AND d.hash = x.hash
-                     {TAKES_OVER}"
-                ),
-                &[&self.org, &settled, &name, &hashes, &chunks, &rows, &At(now)],
-            ))?;
-            // A text that has vectors elsewhere: the rows of one span that has it.
-            c.run(
                 &format!(
                 "INSERT INTO span_embeddings (org_id, trace_id, span_id, chunk_idx, session_id, model, content_hash, embedded_at, embedding)
                  SELECT d.org_id, d.trace_id, d.span_id, e.chunk_idx, d.session_id, e.model, e.content_hash, e.embedded_at, e.embedding
@@ -546,6 +536,17 @@ impl Vectors for PgStore {
                  {TAKES_OVER}"
                 ),
                 &[&self.org, &settled, &name],
+            ))?;
+            // The documents as they are now: one that has changed keeps waiting.
+            c.run(
+                &format!(
+                    "INSERT INTO span_embeddings (org_id, trace_id, span_id, chunk_idx, session_id, model, content_hash, embedded_at, embedding)
+                     SELECT d.org_id, d.trace_id, d.span_id, x.chunk, d.session_id, $3, x.hash, $7, x.embedding
+                     FROM unnest($4::text[], $5::int[], $6::vector[]) AS x(hash, chunk, embedding)
+                     JOIN span_documents d ON d.org_id = $1 AND d.id = ANY($2) AND d.hash = x.hash
+                     {TAKES_OVER}"
+                ),
+                &[&self.org, &settled, &name, &hashes, &chunks, &rows, &At(now)],
             )?;
             // What is left of a longer text, or of one that now fails.
             c.run(
@@ -584,9 +585,14 @@ impl Vectors for PgStore {
                      WHERE e.org_id = $1 AND e.trace_id = d.trace_id AND e.span_id = d.span_id))",
                 &[&self.org, &settled, &failed, &name],
             )?;
+            // Another worker may have replaced the rows that one was to have its vectors from: it waits.
             c.run(
-                "UPDATE span_documents SET embed_model = $3 WHERE org_id = $1 AND id = ANY($2)",
-                &[&self.org, &settled, &model.id],
+                "UPDATE span_documents d SET embed_model = $3 WHERE d.org_id = $1 AND d.id = ANY($2) AND (
+                   EXISTS (SELECT 1 FROM span_embeddings e WHERE e.org_id = $1 AND e.trace_id = d.trace_id
+                     AND e.span_id = d.span_id AND e.content_hash = d.hash AND e.model = $4)
+                   OR EXISTS (SELECT 1 FROM span_embeddings_failures f WHERE f.org_id = $1
+                     AND f.content_hash = d.hash AND f.model = $4))",
+                &[&self.org, &settled, &model.id, &name],
             )?;
             c.run(
                 "DELETE FROM embed_leases WHERE org_id = $1 AND model = $2 AND content_hash = ANY($3)",

@@ -1,5 +1,6 @@
 //! The embedded store: two SQLite files, packed vectors and the keyword index in one folder.
 
+mod corrections;
 pub(crate) mod db;
 mod decisions;
 mod doctor;

@@ -144,6 +144,21 @@ CREATE TABLE transfers (
   last_id INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 "#,
+    r#"
+-- Whose turn a raw turn is, where that was corrected: of several rows of a turn the last counts.
+CREATE TABLE attribution_corrections (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  raw_turn_id INTEGER NOT NULL,
+  harness_id TEXT NOT NULL,
+  harness_session_id TEXT NOT NULL,
+  thread_id TEXT NOT NULL,
+  parent_harness_session_id TEXT,
+  reason TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX attribution_corrections_turn ON attribution_corrections (raw_turn_id, id);
+CREATE INDEX attribution_corrections_session ON attribution_corrections (harness_session_id, harness_id);
+"#,
 ];
 
 /// Migrations of `index.db`.

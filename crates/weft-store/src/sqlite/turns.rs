@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use weft_core::time::Micros;
 
 use super::SqliteStore;
+use super::corrections::{COLUMNS, JOIN, OF_SESSION, overlay};
 use super::sessions;
+use crate::corrections::overlay_meta;
 use crate::pack::{pack, unpack_json};
 use crate::{
     ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, Result, SessionKey, StoredTurn,
@@ -19,7 +21,7 @@ fn object(v: Value) -> Map<String, Value> {
     }
 }
 
-fn mark_dirty(c: &Connection, key: &SessionKey, now: Micros) -> Result<()> {
+pub(super) fn mark_dirty(c: &Connection, key: &SessionKey, now: Micros) -> Result<()> {
     if !key.harness_session_id.is_empty() {
         c.prepare_cached(
             "INSERT INTO derive_queue VALUES (?1, ?2, ?3, ?3)
@@ -95,17 +97,21 @@ impl Turns for SqliteStore {
 
     fn turn_index(&self, key: &SessionKey) -> Result<Vec<TurnIndex>> {
         self.readers.with(|c| {
-            let mut q = c.prepare_cached(
-                "SELECT id, source, meta, received_at FROM truth.raw_turns
-                 WHERE harness_session_id = ?1 AND harness_id = ?2 ORDER BY id",
-            )?;
+            let mut q = c.prepare_cached(&format!(
+                "SELECT r.id, r.source, r.meta, r.received_at, c.thread_id
+                 FROM truth.raw_turns r {JOIN} {OF_SESSION}"
+            ))?;
             let mut rows = q.query(params![key.harness_session_id, key.harness_id])?;
             let mut out = Vec::new();
             while let Some(r) = rows.next()? {
+                let mut meta = object(json(r, 2)?);
+                if let Some(thread) = r.get::<_, Option<String>>(4)? {
+                    overlay_meta(&mut meta, &thread);
+                }
                 out.push(TurnIndex {
                     id: r.get(0)?,
                     source: r.get(1)?,
-                    meta: object(json(r, 2)?),
+                    meta,
                     received_at: r.get(3)?,
                 });
             }
@@ -116,15 +122,19 @@ impl Turns for SqliteStore {
     fn turn(&self, id: i64) -> Result<Option<StoredTurn>> {
         self.readers.with(|c| {
             let mut q = c.prepare_cached(
-                "SELECT id, source, provider, request_id, raw_request, response, meta,
-                   session_envelope, received_at, raw_response, raw_response_encoding,
-                   raw_response_dropped
-                 FROM truth.raw_turns WHERE id = ?1",
+                &format!("SELECT r.id, r.source, r.provider, r.request_id, r.raw_request, r.response, r.meta,
+                   r.session_envelope, r.received_at, r.raw_response, r.raw_response_encoding,
+                   r.raw_response_dropped, {COLUMNS}
+                 FROM truth.raw_turns r {JOIN} WHERE r.id = ?1"),
             )?;
             let mut rows = q.query([id])?;
             let Some(r) = rows.next()? else {
                 return Ok(None);
             };
+            let (mut meta, mut envelope) = (object(json(r, 6)?), object(json(r, 7)?));
+            if let Some(o) = overlay(r, 12)? {
+                o.apply(&mut meta, &mut envelope);
+            }
             Ok(Some(StoredTurn {
                 id: r.get(0)?,
                 source: r.get(1)?,
@@ -132,8 +142,8 @@ impl Turns for SqliteStore {
                 request_id: r.get(3)?,
                 raw_request: json(r, 4)?,
                 response: json(r, 5)?,
-                meta: object(json(r, 6)?),
-                session_envelope: object(json(r, 7)?),
+                meta,
+                session_envelope: envelope,
                 received_at: r.get(8)?,
                 raw_response: r.get(9)?,
                 raw_response_encoding: r.get(10)?,
@@ -145,9 +155,9 @@ impl Turns for SqliteStore {
     fn raw_turns(&self, key: &SessionKey) -> Result<Vec<RawTurnInfo>> {
         self.readers.with(|c| {
             let mut q = c.prepare_cached(
-                "SELECT id, source, provider, agent_name, request_id, received_at, meta,
-                   raw_request, response
-                 FROM truth.raw_turns WHERE harness_session_id = ?1 AND harness_id = ?2 ORDER BY id",
+                &format!("SELECT r.id, r.source, r.provider, r.agent_name, r.request_id, r.received_at, r.meta,
+                   r.raw_request, r.response, c.thread_id
+                 FROM truth.raw_turns r {JOIN} {OF_SESSION}"),
             )?;
             let mut rows = q.query(params![key.harness_session_id, key.harness_id])?;
             let mut out = Vec::new();
@@ -158,6 +168,10 @@ impl Turns for SqliteStore {
                     let text = crate::pack::unpack(&column)?;
                     Ok(String::from_utf8_lossy(&text).chars().count() as i64)
                 };
+                let mut meta = json(r, 6)?;
+                if let (Some(m), Some(thread)) = (meta.as_object_mut(), r.get::<_, Option<String>>(9)?) {
+                    overlay_meta(m, &thread);
+                }
                 out.push(RawTurnInfo {
                     id: r.get(0)?,
                     source: r.get(1)?,
@@ -165,7 +179,7 @@ impl Turns for SqliteStore {
                     agent_name: r.get(3)?,
                     request_id: r.get(4)?,
                     received_at: r.get(5)?,
-                    meta: json(r, 6)?,
+                    meta,
                     request_chars: chars(7)?,
                     response_chars: chars(8)?,
                 });
@@ -189,7 +203,7 @@ impl Turns for SqliteStore {
         self.readers.with(|c| {
             let mut q = c.prepare_cached(
                 "SELECT harness_id, harness_session_id, dirtied_at FROM truth.derive_queue
-                 WHERE dirtied_at <= ?1 OR first_dirtied_at <= ?2 ORDER BY dirtied_at LIMIT ?3",
+                 WHERE dirtied_at <= ?1 OR first_dirtied_at <= ?2 ORDER BY dirtied_at, harness_id, harness_session_id LIMIT ?3",
             )?;
             let rows = q.query_map(params![quiet_before, dirty_before, limit as i64], |r| {
                 Ok(QueueEntry {
@@ -240,8 +254,12 @@ impl Turns for SqliteStore {
         self.truth.run(move |c| {
             Ok(c.execute(
                 "INSERT INTO derive_queue
-                 SELECT DISTINCT harness_id, harness_session_id, ?2, ?2 FROM raw_turns
-                 WHERE received_at >= ?1 AND harness_session_id <> '' ON CONFLICT DO NOTHING",
+                 SELECT harness_id, harness_session_id, ?2, ?2 FROM
+                   (SELECT harness_id, harness_session_id FROM raw_turns
+                    WHERE received_at >= ?1 AND harness_session_id <> ''
+                    UNION SELECT harness_id, harness_session_id FROM attribution_corrections
+                    WHERE created_at >= ?1)
+                 WHERE true ON CONFLICT DO NOTHING",
                 params![since, now],
             )? as u64)
         })

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 use weft_store::{
-    DecisionEvent, DecisionTruth, Filter, ListQuery, Role, SortField, Store, StoredVectors,
-    Subagents,
+    Attribution, Correction, DecisionEvent, DecisionTruth, Filter, ListQuery, Role, SortField,
+    Store, StoredVectors, Subagents,
 };
 
 use crate::support::{digest, embedded, id_of, key, lease, on, projection, session, turn, vector};
@@ -264,6 +264,33 @@ fn step(s: &dyn Store, op: u64, r: &mut Random, at: i64) -> String {
                 s.count_decisions().unwrap()
             )
         }
+        20 => {
+            let Some(id) = s.turn_of_request(&format!("r{}", r.below(60))).unwrap() else {
+                return "no turn".into();
+            };
+            let before = s.attribution(id).unwrap().unwrap();
+            let to = Attribution {
+                raw_turn_id: id,
+                key: key(&name),
+                thread_id: ["", "t1"][r.below(2) as usize].into(),
+                parent: (r.below(3) == 0).then(|| "p".into()),
+            };
+            let correction = Correction {
+                to,
+                reason: r.text(),
+                at,
+            };
+            let made = session(&name, "", at);
+            s.correct(correction, Some(made), &before.key).unwrap();
+            let mut told = s.corrections().unwrap();
+            told.iter_mut().for_each(|c| c.0.to.raw_turn_id = 0);
+            let after = s.attribution(id).unwrap().unwrap();
+            format!(
+                "{:?} {:?} {told:?}",
+                before.key,
+                (after.key, after.thread_id, after.parent)
+            )
+        }
         _ => state(s, &name),
     }
 }
@@ -347,7 +374,7 @@ fn random_operations_give_the_same_answers() {
         let a = embedded();
         let mut ops = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         for n in 0..250 {
-            let op = ops.below(21);
+            let op = ops.below(22);
             let each = ops.next();
             let at = 1_000 + n * 1_000_000;
             let one = step(&*a.store, op, &mut Random(each), at);

@@ -344,15 +344,10 @@ fn split_services_share_one_store_and_show_their_counters() {
         "100ms",
     ]);
     let (mut embed, embed_url) = worker(&["embed-worker", "--interval", "200ms"]);
-    let mut api = Server::start(&home, &["api", "--proxy-listen", ":0", "--api-web-ui"]);
+    let mut api = Server::start(&home, &["api", "--project", "shop", "--api-web-ui"]);
     let url = format!("{}/v1/search/spans?query=split", api.api);
     until(&mut api, "both workers", &url, |v| v["count"] == 1);
-    assert!(
-        api.log
-            .lock()
-            .unwrap()
-            .contains("--proxy-listen is ignored")
-    );
+    assert!(api.log.lock().unwrap().contains("--project is ignored"));
     for base in [&derive_url, &embed_url] {
         assert_eq!(get(&format!("{base}/ping")).body, "pong");
         assert_eq!(get(&format!("{base}/healthz")).body, "ok");
@@ -629,5 +624,147 @@ fn a_store_that_cannot_be_written_is_a_503_and_nothing_is_acknowledged() {
     assert!(
         stored >= accepted,
         "{stored} stored, {accepted} acknowledged"
+    );
+}
+
+#[test]
+fn attribution_is_repaired_over_the_raw_turns() {
+    let home = Home::new();
+    let mut s = Server::start(&home, &[]);
+    let (api, ingest) = (s.api.clone(), format!("{}/v1/ingest", s.ingest));
+    let mut one = turn("wrong", "r1", "first question", "first answer");
+    one["session"]["harness_metadata"] = json!({"paperProxyRequestId": "px-1"});
+    one["session"]["cwd"] = json!("/home/ann");
+    for body in [
+        &one,
+        &turn("wrong", "r2", "second question", "second answer"),
+    ] {
+        assert_eq!(post(&ingest, body).status, 202);
+    }
+    until(&mut s, "derivation", &format!("{api}/v1/sessions"), |v| {
+        v["items"][0]["rollup"]["turn_count"] == 2
+    });
+    let url = format!("{api}/v1/admin/raw-turns/attribution-repair");
+    let target = json!({"harness_id": "e2e-harness", "harness_session_id": "right", "thread_id": "", "reason": "proxy restarted"});
+    let with = |more: Value| {
+        let mut b = target.clone();
+        for (k, v) in more.as_object().unwrap() {
+            b[k] = v.clone();
+        }
+        post(&url, &b)
+    };
+    let faults = [
+        (
+            json!({}),
+            400,
+            "exactly one of raw_turn_id or paper_proxy_request_id is required",
+        ),
+        (
+            json!({"raw_turn_id": 1, "paper_proxy_request_id": "x"}),
+            400,
+            "exactly one of raw_turn_id or paper_proxy_request_id is required",
+        ),
+        (
+            json!({"raw_turn_id": 1, "harness_id": ""}),
+            400,
+            "harness_id is required",
+        ),
+        (
+            json!({"raw_turn_id": 1, "harness_session_id": null}),
+            400,
+            "harness_session_id is required",
+        ),
+        (
+            json!({"raw_turn_id": 1, "parent_harness_session_id": ""}),
+            400,
+            "parent_harness_session_id must be omitted instead of empty",
+        ),
+        (
+            json!({"raw_turn_id": 1, "parent_harness_session_id": "right"}),
+            400,
+            "a session cannot parent itself",
+        ),
+        (
+            json!({"raw_turn_id": 1, "reason": ""}),
+            400,
+            "reason is required",
+        ),
+        (json!({"raw_turn_id": 999_999}), 404, "raw turn not found"),
+        (
+            json!({"paper_proxy_request_id": "nobody"}),
+            404,
+            "raw turn not found",
+        ),
+    ];
+    for (body, status, text) in faults {
+        let r = with(body.clone());
+        assert_eq!((r.status, r.error().as_str()), (status, text), "{body}");
+    }
+    let r = with(json!({"paper_proxy_request_id": "px-1"}));
+    assert_eq!(r.status, 200, "{}", r.body);
+    let done = r.json();
+    let id = done["effective"]["raw_turn_id"].clone();
+    assert_eq!(done["recorded"], true);
+    assert_eq!(done["previous"]["harness_session_id"], "wrong");
+    assert_eq!(done["effective"]["harness_session_id"], "right");
+    let list = get(&format!("{api}/v1/sessions?sort=started_at&direction=asc")).json();
+    let of = |list: &Value, key: &str| {
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|i| i["harness_session_id"] == key)
+            .cloned()
+    };
+    let right = of(&list, "right").expect("the target session");
+    assert_eq!(
+        (&right["rollup"]["turn_count"], &right["cwd"]),
+        (&json!(1), &json!("/home/ann"))
+    );
+    assert_eq!(of(&list, "wrong").unwrap()["rollup"]["turn_count"], 1);
+    let raw = get(&format!(
+        "{api}/v1/sessions/{}/raw_turns",
+        right["id"].as_str().unwrap()
+    ))
+    .json();
+    assert_eq!(raw["items"].as_array().unwrap().len(), 1);
+    // Again: it is so already. A thread of its own: recorded, and shown.
+    assert_eq!(with(json!({"raw_turn_id": id})).json()["recorded"], false);
+    assert_eq!(
+        with(json!({"raw_turn_id": id, "thread_id": "t7"})).json()["recorded"],
+        true
+    );
+    let raw = get(&format!(
+        "{api}/v1/sessions/{}/raw_turns",
+        right["id"].as_str().unwrap()
+    ))
+    .json();
+    assert_eq!(raw["items"][0]["meta"]["thread_id"], "t7");
+    assert_eq!(with(json!({"raw_turn_id": id})).json()["recorded"], true);
+    // The last turn moves, too: nothing is left of the source.
+    let list = get(&format!("{api}/v1/sessions")).json();
+    let wrong = of(&list, "wrong").unwrap();
+    let left = get(&format!(
+        "{api}/v1/sessions/{}/raw_turns",
+        wrong["id"].as_str().unwrap()
+    ))
+    .json();
+    let last = left["items"][0]["id"].clone();
+    assert_eq!(
+        with(json!({"raw_turn_id": last, "parent_harness_session_id": "root"})).status,
+        200
+    );
+    let list = get(&format!("{api}/v1/sessions")).json();
+    assert_eq!(of(&list, "wrong"), None);
+    assert_eq!(of(&list, "right").unwrap()["rollup"]["turn_count"], 2);
+    // Rebuilding everything changes nothing, and neither does the turn sent again.
+    assert_eq!(
+        post(&format!("{api}/v1/admin/derive/run"), &json!({})).status,
+        200
+    );
+    let again = get(&format!("{api}/v1/sessions")).json();
+    assert_eq!(
+        of(&again, "right").unwrap()["rollup"],
+        of(&list, "right").unwrap()["rollup"]
     );
 }

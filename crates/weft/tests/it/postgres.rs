@@ -337,6 +337,26 @@ fn a_store_moves_to_postgresql_and_back_unchanged() {
     ] {
         assert_eq!(post(&format!("{}/v1/ingest", serve.ingest), &t).status, 202);
     }
+    // A turn whose session was corrected: the correction goes along.
+    assert_eq!(
+        post(
+            &format!("{}/v1/ingest", serve.ingest),
+            &turn("lost", "r-lost", "mine?", "yours")
+        )
+        .status,
+        202
+    );
+    let all = get(&format!(
+        "{}/v1/sessions?harness_session_id=lost",
+        serve.api
+    ))
+    .json();
+    let lost = all["items"][0]["id"].as_str().unwrap();
+    let raw = get(&format!("{}/v1/sessions/{lost}/raw_turns", serve.api)).json();
+    let repair = json!({"raw_turn_id": raw["items"][0]["id"], "harness_id": "e2e-harness",
+        "harness_session_id": "plain", "reason": "test"});
+    let url = format!("{}/v1/admin/raw-turns/attribution-repair", serve.api);
+    assert_eq!(post(&url, &repair).json()["recorded"], true);
     drop(serve);
     home.ok(&[
         "decide",
@@ -368,8 +388,12 @@ fn a_store_moves_to_postgresql_and_back_unchanged() {
     let report = home.json(&["migrate", "--from", &data, "--to", &dsn, "--json"]);
     assert!(report["turns"].as_u64().unwrap() >= 3, "{report}");
     assert_eq!(
-        (&report["decisions"], &report["tokens"]),
-        (&json!(1), &json!(1))
+        (
+            &report["decisions"],
+            &report["tokens"],
+            &report["corrections"]
+        ),
+        (&json!(1), &json!(1), &json!(1))
     );
     same(&truth(&home, &["--postgres", &dsn]), &before, "");
     let again = home.json(&["migrate", "--from", &data, "--to", &dsn, "--json"]);
