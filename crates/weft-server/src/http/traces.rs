@@ -57,6 +57,14 @@ pub(crate) struct SessionTraces {
     links: Vec<dto::LinkItem>,
 }
 
+impl SessionTraces {
+    /// Leaves the headers of the traces alone.
+    pub(super) fn drop_spans(&mut self) {
+        self.traces.iter_mut().for_each(|t| t.spans.clear());
+        self.links.clear();
+    }
+}
+
 /// A session with its traces, spans and links.
 pub(crate) fn session_traces(
     engine: &Engine,

@@ -3,6 +3,7 @@
 
 mod cli;
 mod code;
+mod contract;
 mod decisions;
 mod http;
 mod kills;

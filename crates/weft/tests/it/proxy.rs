@@ -15,7 +15,7 @@ const JSON: &str = "Content-Type: application/json\r\n";
 const EVENTS: &str = "Content-Type: text/event-stream\r\n";
 
 /// A server whose proxy passes everything on to `upstream`, in the place of all three providers.
-fn proxy_to(home: &Home, upstream: &str) -> Server {
+pub(crate) fn proxy_to(home: &Home, upstream: &str) -> Server {
     Server::start_with(home, &[], |c| {
         c.env("WEFT_PROXY_ANTHROPIC_UPSTREAM", upstream)
             .env("WEFT_PROXY_OPENAI_UPSTREAM", format!("{upstream}/v1"))
@@ -29,10 +29,11 @@ fn request(text: &str) -> Value {
 }
 
 /// A Messages stream of some words, event by event.
-fn events(words: &[&str]) -> Vec<String> {
+pub(crate) fn events(words: &[&str]) -> Vec<String> {
     let mut all = vec![
-        json!({"type": "message_start", "message": {"id": "m", "role": "assistant", "model": "claude-x",
-            "usage": {"input_tokens": 7}}}),
+        json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
+            "model": "claude-x", "content": [], "stop_reason": null, "stop_sequence": null,
+            "usage": {"input_tokens": 7, "output_tokens": 0}}}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
     ];
     all.extend(words.iter().map(|w| {
@@ -40,7 +41,7 @@ fn events(words: &[&str]) -> Vec<String> {
     }));
     all.extend([
         json!({"type": "content_block_stop", "index": 0}),
-        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null}, "usage": {"output_tokens": 3}}),
         json!({"type": "message_stop"}),
     ]);
     all.iter()
@@ -107,7 +108,7 @@ fn wait_dropped(server: &mut Server, reason: &str, n: u64) {
 }
 
 /// All sessions, once there are `n` with turns of their own.
-fn sessions(server: &mut Server, n: usize) -> Vec<Value> {
+pub(crate) fn sessions(server: &mut Server, n: usize) -> Vec<Value> {
     server.wait(&format!("{n} sessions"), |s| {
         let list = get(&format!("{}/v1/sessions?limit=100", s.api)).json();
         let items = list["items"].as_array()?.clone();
