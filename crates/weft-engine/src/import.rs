@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use weft_capture::import::{self, FileStats, Format, Found, ImportedTurn, Skip};
@@ -252,6 +253,23 @@ fn look(path: &Path) -> (PathBuf, String, Option<ImportMark>) {
     let name = path.to_string_lossy().into_owned();
     let mark = mark_of(&path);
     (path, name, mark)
+}
+
+/// The transcript files below the usual places that changed since a time.
+pub fn transcripts_since(roots: &Roots, since: SystemTime) -> Vec<PathBuf> {
+    [
+        (&roots.claude, Format::Claude),
+        (&roots.codex, Format::Codex),
+    ]
+    .into_iter()
+    .filter_map(|(root, format)| Some(import::find(root.as_deref()?, format)))
+    .flatten()
+    .map(|found| found.path)
+    .filter(|path| {
+        let changed = std::fs::metadata(path).and_then(|m| m.modified());
+        changed.is_ok_and(|t| t >= since)
+    })
+    .collect()
 }
 
 impl Engine {

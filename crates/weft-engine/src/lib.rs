@@ -41,6 +41,7 @@ pub use counters::Counters;
 pub use decisions::{DecisionError, Decisions};
 pub use derive::{DeriveOutcome, RunReport};
 pub use embed::{EmbedOptions, EmbedPassError};
+pub use import::transcripts_since;
 pub use import::{FileReport, ImportOptions, ImportReport, Roots, SampleReport};
 pub use ingest::{IngestError, TranscriptAck};
 pub use migrate::{MigrateError, MigrateReport};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::catch_up::WORDS_AT_LEAST;
 use crate::clock::now;
 use crate::counters::Counter;
-use crate::{EmbedOptions, Engine};
+use crate::{EmbedOptions, Engine, ImportOptions};
 
 /// Longest pause after failures of the embed worker.
 const MAX_EMBED_BACKOFF: Duration = Duration::from_secs(300);
@@ -18,6 +18,9 @@ const WORDS_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Time between two looks at the change feed of a shared store.
 const FOLLOW: Duration = Duration::from_secs(2);
+
+/// Time between two looks at the transcripts of this machine.
+const TRANSCRIPTS: Duration = Duration::from_secs(5);
 
 /// Lets one part of the process tell a worker that there is something to do.
 #[derive(Debug, Default)]
@@ -147,6 +150,11 @@ impl Workers {
         }
     }
 
+    /// Takes in what agents write to their transcripts, a moment after they wrote it.
+    pub fn follow_transcripts(&mut self, options: ImportOptions) {
+        self.spawn("weft-transcripts", move |e| transcripts_loop(e, &options));
+    }
+
     /// Ends the workers; a pass in flight finishes its page.
     pub fn stop(self) {
         self.engine.wake.set(|f| f.stop = true);
@@ -231,6 +239,34 @@ fn words_loop(engine: &Engine) {
             }
         }
         if engine.wake.wait(FOLLOW, |_| false) {
+            return;
+        }
+    }
+}
+
+fn transcripts_loop(engine: &Engine, options: &ImportOptions) {
+    let mut failed = false;
+    loop {
+        // A file that did not change since it was imported is not opened.
+        match engine.import(options, &mut |_, _, _| {}) {
+            Ok(r) => {
+                failed = false;
+                if r.new_turns > 0 {
+                    tracing::info!(
+                        turns = r.new_turns,
+                        sessions = r.sessions,
+                        "transcripts imported"
+                    );
+                    engine.wake.derive();
+                }
+            }
+            Err(e) if failed => tracing::debug!(error = %e, "transcripts not imported"),
+            Err(e) => {
+                failed = true;
+                tracing::warn!(error = %e, "transcripts not imported; trying again");
+            }
+        }
+        if engine.wake.wait(TRANSCRIPTS, |_| false) {
             return;
         }
     }

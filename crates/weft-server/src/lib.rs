@@ -6,6 +6,7 @@ pub mod all_text;
 pub mod code_text;
 pub mod decision_text;
 mod http;
+mod inside;
 mod mcp;
 mod metrics;
 mod proxy;
@@ -18,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weft_engine::Engine;
 
+pub use inside::ask;
 pub use mcp::{Profile, serve_stdio};
 pub use proxy::{UpstreamConfig, Upstreams, serve_proxy};
 

@@ -77,8 +77,11 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Sessions(commands::sessions::Sessions),
     /// Import transcripts of Claude Code and Codex
+    #[command(visible_alias = "sync")]
     Import(commands::import::Import),
-    /// Run the servers: read API and MCP, ingest API, workers
+    /// Run an agent behind a proxy of its own and keep what is said
+    Start(commands::start::Start),
+    /// Run the servers: capture proxy, read API and MCP, ingest API, workers
     Serve(Box<commands::serve::Serve>),
     /// Say who is writing what, and list what is not in its branch yet
     #[command(subcommand)]
@@ -259,6 +262,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
             commands::log(&settings, "warn")?;
             commands::import::run(c, &settings, out)
         }
+        Command::Start(c) => commands::start::run(c, &settings, "weft"),
         Command::Serve(c) => commands::serve::run(*c, settings),
         Command::Draft(c) => {
             commands::log(&settings, "warn")?;

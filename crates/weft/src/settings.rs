@@ -26,7 +26,7 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> K
 }
 
 /// Every key that there is.
-pub(crate) const KEYS: [Key; 30] = [
+pub(crate) const KEYS: [Key; 31] = [
     key("api.listen", ":8081", "address of the read API and MCP"),
     key("ingest.listen", ":8082", "address of the ingest API"),
     key(
@@ -122,6 +122,11 @@ pub(crate) const KEYS: [Key; 30] = [
         "of tapes; sessions carry their repository instead",
     ),
     key("client.proxy_target", "", "of tapes"),
+    key(
+        "client.ingest_target",
+        "",
+        "ingest API that `tapesctl sync` sends to; empty = the local store",
+    ),
     key("api.web_ui", "false", "of tapes"),
     key(
         "vector_store.provider",

@@ -1,22 +1,28 @@
 //! weft under the names `tapes` and `tapesctl`: their command lines as their documents show them.
 //!
 //! Where a server is named (`--api-url`, `TAPES_API_URL`, `config set tapes-url`), it is asked;
-//! else the local store answers, so that nothing has to run.
+//! else the same read API answers from the local store in this process, so that nothing has to run.
+
+mod sync;
 
 use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_core::project::cut_chars;
 use weft_core::time::{format_micros, parse_micros};
-use weft_engine::{Mode, SpanQuery};
 
 use crate::args::{self, Cli};
-use crate::commands;
-use crate::out::Out;
-use crate::report::hinted;
+use crate::commands::{self, start};
+use crate::out::{self, Out};
+use crate::report::{hinted, usage};
 use crate::settings::Settings;
+
+/// The last line of `tapesctl version`, by which tools know that the program is whole.
+const CANARY: &str = "All in all, just another tape in the stereo";
 
 #[derive(Debug, Parser)]
 #[command(name = "tapesctl", version)]
@@ -24,6 +30,9 @@ struct Tapesctl {
     /// Read API to ask [env: TAPES_API_URL]
     #[arg(long, visible_alias = "tapes-url", global = true, value_name = "URL")]
     api_url: Option<String>,
+    /// Say more on standard error
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
@@ -35,11 +44,46 @@ enum Command {
     /// Sessions
     #[command(subcommand)]
     Sessions(Sessions),
+    /// Traces
+    #[command(subcommand)]
+    Traces(Traces),
+    /// Spans
+    #[command(subcommand)]
+    Spans(Spans),
+    /// Figures about everything captured, as JSON
+    Stats {
+        /// From this time on, RFC 3339
+        #[arg(long)]
+        since: Option<String>,
+        /// Before this time, RFC 3339
+        #[arg(long)]
+        until: Option<String>,
+        /// Of this user
+        #[arg(long)]
+        auth_subject: Option<String>,
+    },
+    /// Write a session as a JSON line
+    Export {
+        /// Session
+        id: String,
+        /// spans or traces
+        #[arg(long, value_parser = ["spans", "traces"])]
+        detail: Option<String>,
+        /// File to write instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Add two invented sessions
     Seed,
+    /// Take in the transcripts of this machine
+    Sync(sync::Sync),
+    /// Run an agent behind a proxy of its own and keep what is said
+    Start(start::Start),
     /// Settings
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print the version
+    Version,
 }
 
 #[derive(Debug, Args)]
@@ -54,14 +98,41 @@ struct Search {
     quiet: bool,
 }
 
+#[derive(Debug, Default, Args)]
+struct List {
+    /// Number of sessions
+    #[arg(long)]
+    limit: Option<u64>,
+    /// Where the last page ended
+    #[arg(long)]
+    cursor: Option<String>,
+    /// Field to sort by
+    #[arg(long)]
+    sort: Option<String>,
+    /// asc or desc
+    #[arg(long)]
+    direction: Option<String>,
+    /// Active from this time on, RFC 3339
+    #[arg(long)]
+    since: Option<String>,
+    /// Active before this time, RFC 3339
+    #[arg(long)]
+    until: Option<String>,
+    /// Id that the agent gave
+    #[arg(long, requires = "harness_id")]
+    harness_session_id: Option<String>,
+    /// Agent program
+    #[arg(long, requires = "harness_session_id")]
+    harness_id: Option<String>,
+    /// User
+    #[arg(long)]
+    auth_subject: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 enum Sessions {
     /// List sessions as JSON
-    List {
-        /// Number of sessions
-        #[arg(long)]
-        limit: Option<u64>,
-    },
+    List(List),
     /// Print a session as JSON
     Get {
         /// Id
@@ -75,22 +146,65 @@ enum Sessions {
         #[arg(long)]
         payload: Option<String>,
     },
+    /// Print the raw turns of a session as JSON
+    RawTurns {
+        /// Id
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Traces {
+    /// List the traces of a session as JSON
+    List {
+        /// Session
+        session: String,
+    },
+    /// Print a trace as JSON
+    Get {
+        /// Trace
+        id: String,
+        /// full or preview
+        #[arg(long)]
+        payload: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Spans {
+    /// List the spans of a trace as JSON
+    List {
+        /// Trace
+        trace: String,
+        /// full or preview
+        #[arg(long)]
+        payload: Option<String>,
+    },
+    /// Print a span as JSON
+    Get {
+        /// Trace
+        trace: String,
+        /// Span
+        span: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Set a key: tapes-url
+    /// Set a key: api-url (or tapes-url), ingest-url
     Set {
         /// Key
         key: String,
         /// Value
         value: String,
     },
-    /// Print a key
+    /// Print a key, or all
     Get {
         /// Key
-        key: String,
+        key: Option<String>,
     },
+    /// Print where the settings are
+    Path,
 }
 
 /// Runs a command line of `tapes` or `tapesctl`.
@@ -115,66 +229,215 @@ pub(crate) fn run(name: &str, argv: Vec<OsString>) -> Result<u8> {
         Ok(cli) => cli,
         Err(code) => return Ok(code),
     };
-    let mut settings = Settings::load(None, None)?;
-    commands::log(&settings, "warn")?;
+    let settings = Settings::load(None, None)?;
+    if let Command::Start(s) = cli.command {
+        return start::run(s, &settings, "tapesctl");
+    }
+    commands::log(&settings, if cli.verbose > 0 { "info" } else { "warn" })?;
     let url = cli
         .api_url
         .or_else(|| std::env::var("TAPES_API_URL").ok())
         .filter(|u| !u.is_empty())
         .map_or_else(|| settings.text("client.api_target"), Ok)?;
+    let api = Api {
+        url,
+        settings: &settings,
+    };
     let out = Out::new();
     match cli.command {
         Command::Search(s) => {
-            let body = if url.is_empty() {
-                local_search(&settings, &s)?
-            } else {
-                let top = s.top.to_string();
-                get(
-                    &url,
-                    "/v1/search/spans",
-                    &[("query", &s.query), ("top_k", &top)],
-                )?
-            };
+            let top = s.top.to_string();
+            let query = [("query", s.query.as_str()), ("top_k", &top)];
+            let body = api.search(&query, s.quiet)?;
             print_search(out, &s, &body)?;
         }
-        Command::Sessions(s) => sessions(s, &url, &settings, out)?,
-        Command::Seed => seed(&url, &settings, out)?,
-        Command::Config(ConfigCommand::Set { key, value }) => {
-            settings.set(&config_key(&key), &value)?
+        Command::Sessions(s) => sessions(s, &api, out)?,
+        Command::Traces(Traces::List { session }) => {
+            api.print(out, "/v1/traces", &[("session_id", Some(session))])?;
         }
-        Command::Config(ConfigCommand::Get { key }) => {
-            out.line(&settings.text(&config_key(&key))?)?
+        Command::Traces(Traces::Get { id, payload }) => {
+            api.print(
+                out,
+                &format!("/v1/traces/{}", segment(&id)),
+                &[("payload", payload)],
+            )?;
+        }
+        Command::Spans(Spans::List { trace, payload }) => {
+            let path = format!("/v1/traces/{}", segment(&trace));
+            let body = api.get(&path, &[("payload", payload)])?;
+            let spans = body.get("spans").cloned().unwrap_or_else(|| json!([]));
+            out.json(&sorted(spans))?;
+        }
+        Command::Spans(Spans::Get { trace, span }) => {
+            let path = format!("/v1/traces/{}/spans/{}", segment(&trace), segment(&span));
+            api.print(out, &path, &[])?;
+        }
+        Command::Stats {
+            since,
+            until,
+            auth_subject,
+        } => api.print(
+            out,
+            "/v1/stats",
+            &[
+                ("since", since),
+                ("until", until),
+                ("auth_subject", auth_subject),
+            ],
+        )?,
+        Command::Export { id, detail, output } => export(&api, &id, detail, output)?,
+        Command::Seed => seed(&api, out)?,
+        Command::Sync(s) => return sync::run(s, &settings, out),
+        // Answered above, before logging to the terminal that the agent has.
+        Command::Start(_) => {}
+        Command::Config(c) => config(c, settings.clone(), out)?,
+        Command::Version => {
+            out.line(&format!("tapesctl {}", env!("CARGO_PKG_VERSION")))?;
+            out.line(CANARY)?;
         }
     }
     Ok(0)
 }
 
 /// Where tapes has its configuration: `./.tapes`, else `~/.tapes`. `create` = where it would make one.
-fn tapes_dir(create: bool) -> Option<std::path::PathBuf> {
-    let here = std::path::PathBuf::from(".tapes");
-    let home = std::env::var_os("HOME").map(|h| std::path::PathBuf::from(h).join(".tapes"));
+fn tapes_dir(create: bool) -> Option<PathBuf> {
+    let here = PathBuf::from(".tapes");
+    let home = std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".tapes"));
     if here.is_dir() || (create && !home.as_ref().is_some_and(|h| h.is_dir())) {
         return Some(here);
     }
     home.filter(|h| h.is_dir())
 }
 
-fn config_key(key: &str) -> String {
-    match key {
-        "tapes-url" | "api-url" => "client.api_target".into(),
-        other => other.into(),
+/// The keys of tapesctl and ours for them.
+const CONFIG_KEYS: [(&str, &str); 3] = [
+    ("api-url", "client.api_target"),
+    ("ingest-url", "client.ingest_target"),
+    ("tapes-url", "client.api_target"),
+];
+
+fn config_key(key: &str) -> &str {
+    CONFIG_KEYS.iter().find(|k| k.0 == key).map_or(key, |k| k.1)
+}
+
+fn config(c: ConfigCommand, mut settings: Settings, out: Out) -> Result<()> {
+    match c {
+        ConfigCommand::Set { key, value } => {
+            let is_url = CONFIG_KEYS.iter().any(|k| k.0 == key);
+            if is_url && !value.starts_with("http://") && !value.starts_with("https://") {
+                return Err(usage(
+                    format!("{key}: {value:?} is no http or https address"),
+                    "",
+                ));
+            }
+            settings.set(config_key(&key), &value)
+        }
+        ConfigCommand::Get { key: Some(key) } => out.line(&settings.text(config_key(&key))?),
+        ConfigCommand::Get { key: None } => {
+            for (key, ours) in &CONFIG_KEYS[..2] {
+                out.line(&format!("{key} = {}", settings.text(ours)?))?;
+            }
+            Ok(())
+        }
+        ConfigCommand::Path => out.line(&settings.config_path().display().to_string()),
     }
 }
 
-fn seed(url: &str, settings: &Settings, out: Out) -> Result<()> {
-    let (place, report) = if url.is_empty() {
-        let engine = commands::open(settings)?;
-        let r = engine.import_sample()?;
-        let report = serde_json::json!({"sessions": r.sessions, "raw_turns": r.raw_turns,
-            "raw_turns_inserted": r.inserted, "raw_turns_deduped": r.raw_turns - r.inserted});
-        (settings.data_dir().display().to_string(), report)
-    } else {
-        (url.to_owned(), ask(url, "/v1/admin/seed/demo", &[], true)?)
+/// A value in a path.
+fn segment(text: &str) -> String {
+    text.bytes()
+        .map(|b| {
+            if b.is_ascii_alphanumeric() || b"-._~".contains(&b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
+}
+
+/// Objects with their members by name, as the reference prints them.
+fn sorted(v: Value) -> Value {
+    match v {
+        Value::Object(o) => {
+            let mut members: Vec<(String, Value)> = o.into_iter().collect();
+            members.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(members.into_iter().map(|(k, v)| (k, sorted(v))).collect())
+        }
+        Value::Array(a) => Value::Array(a.into_iter().map(sorted).collect()),
+        v => v,
+    }
+}
+
+/// The read API: of a server, or of the local store.
+struct Api<'a> {
+    url: String,
+    settings: &'a Settings,
+}
+
+impl Api<'_> {
+    /// The answer to a GET; parameters without a value are left out.
+    fn get(&self, path: &str, query: &[(&str, Option<String>)]) -> Result<Value> {
+        let given: Vec<(&str, &str)> = query
+            .iter()
+            .filter_map(|(k, v)| Some((*k, v.as_deref()?)))
+            .collect();
+        read(&self.ask("GET", path, &given)?)
+    }
+
+    fn print(&self, out: Out, path: &str, query: &[(&str, Option<String>)]) -> Result<()> {
+        out.json(&sorted(self.get(path, query)?))
+    }
+
+    fn search(&self, query: &[(&str, &str)], quiet: bool) -> Result<Value> {
+        if self.url.is_empty() {
+            let engine = commands::open(self.settings)?;
+            commands::catch_up(&engine, quiet)?;
+        }
+        read(&self.ask("GET", "/v1/search/spans", query)?)
+    }
+
+    fn ask(&self, method: &str, path: &str, query: &[(&str, &str)]) -> Result<Vec<u8>> {
+        if !self.url.is_empty() {
+            return ask(&self.url, path, query, method == "POST");
+        }
+        let engine = commands::open(self.settings)?;
+        let mut target = path.to_owned();
+        for (i, (k, v)) in query.iter().enumerate() {
+            target.push(if i == 0 { '?' } else { '&' });
+            target.push_str(&format!("{k}={}", segment(v)));
+        }
+        let body = if method == "POST" { "{}" } else { "" };
+        let (status, text) = commands::block_on(weft_server::ask(engine, method, &target, body))??;
+        told(status, &target, text)
+    }
+}
+
+/// The body of an answer that is no refusal.
+fn told(status: u16, at: &str, body: Vec<u8>) -> Result<Vec<u8>> {
+    if (200..300).contains(&status) {
+        return Ok(body);
+    }
+    let text = String::from_utf8_lossy(&body);
+    Err(hinted(
+        format!("tapes API returned {status} for {at}: {text}"),
+        "",
+    ))
+}
+
+/// A body as JSON; an empty one is null.
+fn read(body: &[u8]) -> Result<Value> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Value::Null);
+    }
+    Ok(serde_json::from_slice(body)?)
+}
+
+fn seed(api: &Api<'_>, out: Out) -> Result<()> {
+    let report = read(&api.ask("POST", "/v1/admin/seed/demo", &[])?)?;
+    let place = match api.url.as_str() {
+        "" => api.settings.data_dir().display().to_string(),
+        url => url.to_owned(),
     };
     out.line(&format!(
         "tapesctl: seeded {} session(s) ({} raw turns: {} inserted, {} deduped) into {place}",
@@ -185,13 +448,31 @@ fn seed(url: &str, settings: &Settings, out: Out) -> Result<()> {
     ))
 }
 
-/// Asks a read API.
+fn export(api: &Api<'_>, id: &str, detail: Option<String>, output: Option<PathBuf>) -> Result<()> {
+    let path = format!("/v1/cassettes/export/sessions/{}", segment(id));
+    let query: Vec<(&str, &str)> = detail.iter().map(|d| ("detail", d.as_str())).collect();
+    let body = api.ask("GET", &path, &query)?;
+    match output {
+        Some(file) => {
+            std::fs::write(&file, &body).with_context(|| format!("writing {}", file.display()))?;
+            out::note(&format!(
+                "tapesctl: wrote {} bytes to {}",
+                body.len(),
+                file.display()
+            ));
+        }
+        None => std::io::stdout().lock().write_all(&body)?,
+    }
+    Ok(())
+}
+
+/// Asks a read API for JSON.
 pub(crate) fn get(url: &str, path: &str, query: &[(&str, &str)]) -> Result<Value> {
-    ask(url, path, query, false)
+    read(&ask(url, path, query, false)?)
 }
 
 /// Asks a read API; a refusal is shown with its own words.
-fn ask(url: &str, path: &str, query: &[(&str, &str)], post: bool) -> Result<Value> {
+fn ask(url: &str, path: &str, query: &[(&str, &str)], post: bool) -> Result<Vec<u8>> {
     let url = format!("{}{path}", url.trim_end_matches('/'));
     let agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
@@ -221,67 +502,45 @@ fn ask(url: &str, path: &str, query: &[(&str, &str)], post: bool) -> Result<Valu
             "is `weft serve` running? without --api-url the local store is asked",
         )
     })?;
-    let status = answer.status();
-    let text = answer
+    let status = answer.status().as_u16();
+    let body = answer
         .body_mut()
-        .read_to_string()
+        .with_config()
+        .limit(u64::MAX)
+        .read_to_vec()
         .context("reading the answer")?;
-    if !status.is_success() {
-        return Err(hinted(
-            format!("tapes API returned {} for {url}: {text}", status.as_u16()),
-            "",
-        ));
-    }
-    Ok(serde_json::from_str(&text)?)
+    told(status, &url, body)
 }
 
-fn local_search(settings: &Settings, s: &Search) -> Result<Value> {
-    let engine = commands::open(settings)?;
-    commands::catch_up(&engine, s.quiet)?;
-    let answer = engine.search_spans(&SpanQuery {
-        query: s.query.clone(),
-        limit: usize::try_from(s.top).unwrap_or(usize::MAX).clamp(1, 1_000),
-        mode: Mode::Vector,
-        ..SpanQuery::default()
-    })?;
-    Ok(weft_server::wire::answer(&s.query, &answer))
-}
-
-fn sessions(s: Sessions, url: &str, settings: &Settings, out: Out) -> Result<()> {
-    let (path, query) = match &s {
-        Sessions::List { limit } => (
-            "/v1/sessions".to_owned(),
-            limit.map(|n| ("limit", n.to_string())),
+fn sessions(s: Sessions, api: &Api<'_>, out: Out) -> Result<()> {
+    match s {
+        Sessions::List(l) => api.print(
+            out,
+            "/v1/sessions",
+            &[
+                ("limit", l.limit.map(|n| n.to_string())),
+                ("cursor", l.cursor),
+                ("sort", l.sort),
+                ("direction", l.direction),
+                ("since", l.since),
+                ("until", l.until),
+                ("harness_id", l.harness_id),
+                ("harness_session_id", l.harness_session_id),
+                ("auth_subject", l.auth_subject),
+            ],
         ),
-        Sessions::Get { id } => (format!("/v1/sessions/{id}"), None),
-        Sessions::Traces { id, payload } => (
-            format!("/v1/sessions/{id}/traces"),
-            payload.clone().map(|p| ("payload", p)),
+        Sessions::Get { id } => api.print(out, &format!("/v1/sessions/{}", segment(&id)), &[]),
+        Sessions::Traces { id, payload } => api.print(
+            out,
+            &format!("/v1/sessions/{}/traces", segment(&id)),
+            &[("payload", payload)],
         ),
-    };
-    if !url.is_empty() {
-        let query: Vec<(&str, &str)> = query.iter().map(|(k, v)| (*k, v.as_str())).collect();
-        return out.json(&get(url, &path, &query)?);
+        Sessions::RawTurns { id } => api.print(
+            out,
+            &format!("/v1/sessions/{}/raw_turns", segment(&id)),
+            &[],
+        ),
     }
-    use commands::sessions::Sessions as Local;
-    let local = match s {
-        Sessions::List { limit } => Local::List {
-            limit: limit.map_or(50, |n| u16::try_from(n).unwrap_or(1000).clamp(1, 1000)),
-            since: None,
-            until: None,
-            agent: None,
-            repo: None,
-            json: true,
-        },
-        Sessions::Get { id } => Local::Get { id },
-        Sessions::Traces { id, payload } => Local::Traces {
-            id,
-            json: true,
-            preview: payload.as_deref() == Some("preview"),
-        },
-    };
-    commands::sessions::run(local, settings, out)?;
-    Ok(())
 }
 
 fn elide(text: &str, max: usize) -> String {

@@ -16,14 +16,17 @@ pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod spans;
+pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod token;
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 use weft_engine::{CatchUp, Engine};
 use weft_server::Profile;
 
@@ -37,6 +40,23 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Starts logging to standard error. `default` is the level of commands that a person waits for.
 pub(crate) fn log(settings: &Settings, default: &str) -> Result<()> {
+    let colors = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    log_with(settings, default, colors, std::io::stderr)
+}
+
+/// Starts logging to a file.
+pub(crate) fn log_to(settings: &Settings, path: &Path) -> Result<()> {
+    let file =
+        std::fs::File::create(path).with_context(|| format!("creating {}", path.display()))?;
+    log_with(settings, "info", false, std::sync::Mutex::new(file))
+}
+
+fn log_with(
+    settings: &Settings,
+    default: &str,
+    colors: bool,
+    writer: impl for<'w> MakeWriter<'w> + Send + Sync + 'static,
+) -> Result<()> {
     let (level, source) = settings.get("logging.level")?;
     let level = if source == Source::Default {
         default.to_owned()
@@ -55,11 +75,10 @@ pub(crate) fn log(settings: &Settings, default: &str) -> Result<()> {
     let format = settings.text("logging.format")?;
     // tantivy tells every commit; that is its business.
     let filter = EnvFilter::try_new(format!("{level},tantivy=warn,rmcp=warn"))?;
-    let terminal = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none());
+        .with_writer(writer)
+        .with_ansi(colors);
     // A second call in one process (tests) changes nothing.
     let _ = match format.as_str() {
         "json" => builder.json().try_init(),

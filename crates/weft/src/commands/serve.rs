@@ -52,6 +52,9 @@ pub(crate) struct Serve {
     /// Embed new spans in this process
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     embed_spans: bool,
+    /// Follow the transcripts of Claude Code and Codex on this machine [default: where import.auto is always]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    transcripts: Option<bool>,
     /// Wait for the database of a shared store instead of ending where it does not answer
     #[arg(long, global = true)]
     wait_for_db: bool,
@@ -296,6 +299,7 @@ struct Plan {
     metrics: Option<String>,
     derive: Option<DeriveKnobs>,
     embed: Option<Duration>,
+    transcripts: bool,
     wait_for_db: bool,
 }
 
@@ -308,6 +312,7 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
         metrics: None,
         derive: None,
         embed: None,
+        transcripts: false,
         wait_for_db: false,
     };
     match c.service {
@@ -321,6 +326,10 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
             plan.api = Some(settings.text("api.listen")?);
             plan.ingest = Some(settings.text("ingest.listen")?);
             plan.derive = Some(DeriveKnobs::IN_PROCESS);
+            plan.transcripts = match c.transcripts {
+                Some(wanted) => wanted,
+                None => settings.text("import.auto")? == "always",
+            };
             plan.embed = c.embed_spans.then_some(Duration::from_secs(10));
         }
         Some(Service::Proxy {
@@ -532,6 +541,9 @@ async fn serve(settings: Settings, mut plan: Plan) -> Result<u8> {
     }
     if api.is_some() {
         workers.follow_words();
+    }
+    if plan.transcripts {
+        workers.follow_transcripts(super::import::usual_places());
     }
     let mut services = tokio::task::JoinSet::new();
     // Code is kept fresh where it is searched.

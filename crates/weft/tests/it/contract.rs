@@ -270,7 +270,10 @@ fn a_fuzzer_finds_no_answer_that_the_document_does_not_tell() {
         "{text}\n{}",
         String::from_utf8_lossy(&o.stderr)
     );
-    assert!(text.contains("17 passed") || text.contains("18 passed"), "{text}");
+    assert!(
+        text.contains("17 passed") || text.contains("18 passed"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The program as its users run it: command lines, servers on sockets, kills.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod agents;
 mod cli;
 mod code;
 mod contract;
