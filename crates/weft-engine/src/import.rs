@@ -24,13 +24,16 @@ const SAMPLE: [&str; 2] = [
     include_str!("../sample/kite.jsonl"),
 ];
 
-/// Where agents keep their transcripts.
+/// Where agents keep their transcripts: folders, or files, each with its format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roots {
-    /// Claude Code's `projects` folder.
-    pub claude: Option<PathBuf>,
-    /// Codex's `sessions` folder.
-    pub codex: Option<PathBuf>,
+pub struct Roots(pub Vec<(Format, PathBuf)>);
+
+impl Roots {
+    fn find(&self) -> Vec<Found> {
+        let all = self.0.iter();
+        all.flat_map(|(format, root)| import::find(root, *format))
+            .collect()
+    }
 }
 
 /// What to import.
@@ -121,11 +124,10 @@ fn named(o: &ImportOptions) -> Vec<Found> {
     let mut found = Vec::new();
     for path in &o.paths {
         if path.is_dir() {
-            let sniffed = import::find(path, o.format.unwrap_or(Format::Claude));
-            found.extend(sniffed.into_iter().filter_map(|f| match o.format {
-                Some(_) => Some(f),
-                None => Format::sniff(&f.path).map(|format| Found { format, ..f }),
-            }));
+            found.extend(match o.format {
+                Some(format) => import::find(path, format),
+                None => import::find_any(path),
+            });
         } else {
             let format = o
                 .format
@@ -138,14 +140,7 @@ fn named(o: &ImportOptions) -> Vec<Found> {
         }
     }
     if o.paths.is_empty() {
-        for (root, format) in [
-            (&o.roots.claude, Format::Claude),
-            (&o.roots.codex, Format::Codex),
-        ] {
-            if let Some(root) = root {
-                found.extend(import::find(root, format));
-            }
-        }
+        found.extend(o.roots.find());
     }
     found
 }
@@ -257,19 +252,15 @@ fn look(path: &Path) -> (PathBuf, String, Option<ImportMark>) {
 
 /// The transcript files below the usual places that changed since a time.
 pub fn transcripts_since(roots: &Roots, since: SystemTime) -> Vec<PathBuf> {
-    [
-        (&roots.claude, Format::Claude),
-        (&roots.codex, Format::Codex),
-    ]
-    .into_iter()
-    .filter_map(|(root, format)| Some(import::find(root.as_deref()?, format)))
-    .flatten()
-    .map(|found| found.path)
-    .filter(|path| {
-        let changed = std::fs::metadata(path).and_then(|m| m.modified());
-        changed.is_ok_and(|t| t >= since)
-    })
-    .collect()
+    roots
+        .find()
+        .into_iter()
+        .map(|found| found.path)
+        .filter(|path| {
+            let changed = std::fs::metadata(path).and_then(|m| m.modified());
+            changed.is_ok_and(|t| t >= since)
+        })
+        .collect()
 }
 
 impl Engine {

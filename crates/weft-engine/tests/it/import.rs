@@ -275,10 +275,10 @@ fn real_trees_import_idempotently_and_answer() {
     };
     let h = home();
     let options = ImportOptions {
-        roots: Roots {
-            claude: Some(root.join("claude/projects")),
-            codex: Some(root.join("codex/sessions")),
-        },
+        roots: Roots(vec![
+            (Format::Claude, root.join("claude/projects")),
+            (Format::Codex, root.join("codex/sessions")),
+        ]),
         ..ImportOptions::default()
     };
     let first = h.engine.import(&options, &mut |_, _, _| {}).unwrap();

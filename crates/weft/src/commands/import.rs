@@ -1,6 +1,6 @@
 //! `weft import`: agents' transcripts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -19,15 +19,24 @@ enum FormatArg {
     Claude,
     /// Codex
     Codex,
+    /// Gemini CLI
+    Gemini,
+    /// Copilot CLI
+    Copilot,
+    /// Cline and Roo Code
+    Cline,
+    /// Aider
+    Aider,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  weft import                        everything in ~/.claude/projects and ~/.codex/sessions
+  weft import                        everything of Claude Code, Codex, Gemini CLI, Copilot CLI, Cline and
+                                     Roo Code, and Aider's history of this repository
   weft import --repo .               only sessions of this repository
   weft import backup/projects        files or folders anywhere")]
 pub(crate) struct Import {
-    /// Files or folders [default: ~/.claude/projects and ~/.codex/sessions]
+    /// Files or folders [default: where the agents keep them]
     paths: Vec<PathBuf>,
     /// Format of the given files [default: told by their content]
     #[arg(long, value_enum)]
@@ -53,15 +62,51 @@ pub(crate) fn usual_places() -> ImportOptions {
             .or_else(|| Some(home.as_ref()?.join(folder)))
             .map(|p| p.join(below))
     };
+    let mut roots: Vec<(Format, PathBuf)> = [
+        (
+            Format::Claude,
+            under("CLAUDE_CONFIG_DIR", ".claude", "projects"),
+        ),
+        (Format::Codex, under("CODEX_HOME", ".codex", "sessions")),
+        (Format::Gemini, under("GEMINI_DIR", ".gemini", "tmp")),
+        (
+            Format::Copilot,
+            under("COPILOT_HOME", ".copilot", "session-state"),
+        ),
+        (Format::Cline, under("CLINE_DIR", ".cline", "data/tasks")),
+    ]
+    .into_iter()
+    .filter_map(|(format, root)| Some((format, root?)))
+    .collect();
+    roots.extend(editor_tasks(home.as_deref()).map(|root| (Format::Cline, root)));
+    let here = std::env::current_dir().ok();
+    if let Some(r) = here.and_then(|d| repository::find(&d)) {
+        roots.push((Format::Aider, r.root.join(".aider.chat.history.md")));
+    }
     let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME"));
     ImportOptions {
-        roots: Roots {
-            claude: under("CLAUDE_CONFIG_DIR", ".claude", "projects"),
-            codex: under("CODEX_HOME", ".codex", "sessions"),
-        },
+        roots: Roots(roots),
         auth_subject: format!("local:{}", user.as_deref().unwrap_or("unknown")),
         ..ImportOptions::default()
     }
+}
+
+/// Where the editors that are made from VS Code keep the tasks of Cline and Roo Code.
+fn editor_tasks(home: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    const EDITORS: [&str; 4] = ["Code", "Code - Insiders", "VSCodium", "Cursor"];
+    const EXTENSIONS: [&str; 2] = ["saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline"];
+    let base = home.map(|h| match cfg!(target_os = "macos") {
+        true => h.join("Library/Application Support"),
+        false => h.join(".config"),
+    });
+    base.into_iter().flat_map(|b| {
+        EDITORS.iter().flat_map(move |editor| {
+            let storage = b.join(editor).join("User/globalStorage");
+            EXTENSIONS
+                .iter()
+                .map(move |e| storage.join(e).join("tasks"))
+        })
+    })
 }
 
 pub(crate) fn run(c: Import, settings: &Settings, out: Out) -> Result<u8> {
@@ -91,6 +136,10 @@ pub(crate) fn run(c: Import, settings: &Settings, out: Out) -> Result<u8> {
         format: c.format.map(|f| match f {
             FormatArg::Claude => Format::Claude,
             FormatArg::Codex => Format::Codex,
+            FormatArg::Gemini => Format::Gemini,
+            FormatArg::Copilot => Format::Copilot,
+            FormatArg::Cline => Format::Cline,
+            FormatArg::Aider => Format::Aider,
         }),
         repository,
         again: c.again,
@@ -143,7 +192,7 @@ fn print(out: Out, r: &ImportReport) -> Result<()> {
     ))?;
     if r.files == 0 {
         out::note(
-            "hint: no transcripts were found; give files or folders, or set CLAUDE_CONFIG_DIR or CODEX_HOME",
+            "hint: no transcripts were found; give files or folders, or set CLAUDE_CONFIG_DIR, CODEX_HOME, …",
         );
     }
     Ok(())

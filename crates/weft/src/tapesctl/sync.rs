@@ -45,16 +45,16 @@ pub(crate) fn run(c: Sync, settings: &Settings, out: Out) -> Result<u8> {
     if let Some(s) = c.auth_subject {
         usual.auth_subject = s;
     }
-    let claude = c.projects_root.or_else(|| usual.roots.claude.clone());
+    let mut roots = Roots(usual.roots.0.clone());
+    roots.0.retain(|r| r.0 == Format::Claude);
+    if let Some(root) = c.projects_root {
+        roots.0 = vec![(Format::Claude, root)];
+    }
     let since = match c.since_days {
         0 => SystemTime::UNIX_EPOCH,
         days => SystemTime::now()
             .checked_sub(Duration::from_secs(days.saturating_mul(86_400)))
             .unwrap_or(SystemTime::UNIX_EPOCH),
-    };
-    let roots = Roots {
-        claude,
-        codex: None,
     };
     let files = weft_engine::transcripts_since(&roots, since);
     let url = c
