@@ -7,6 +7,7 @@ mod attach;
 pub mod classify;
 mod emit;
 mod fold;
+mod invariants;
 pub mod price;
 mod reconcile;
 
@@ -21,6 +22,7 @@ use crate::span::{Link, ModelUsage, Rollup, Trace};
 use crate::time::{Micros, parse_micros};
 
 pub use fold::display_title;
+pub use invariants::violation;
 pub use reconcile::TranscriptFile;
 
 /// Source of a row that came over the ingest API.
@@ -367,12 +369,14 @@ impl Deriver {
         self.reconcile();
         let (traces, links) = emit::emit(&self);
         let rollup = fold::fold(&traces, &self.titles);
-        Projection {
+        let projection = Projection {
             traces,
             links,
             rollup,
             report: self.report,
-        }
+        };
+        debug_assert_eq!(violation(&projection), None);
+        projection
     }
 
     /// The hash of a call's answer after all its messages: equal calls with equal answers have the same.

@@ -1,6 +1,7 @@
 //! The engine over a real store: ingest, derive, embed, search, import, repair.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod arrival;
 mod code;
 mod decisions;
 mod embed;
