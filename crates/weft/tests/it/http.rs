@@ -353,16 +353,19 @@ fn split_services_share_one_store_and_show_their_counters() {
         assert_eq!(get(&format!("{base}/healthz")).body, "ok");
         assert_eq!(get(&format!("{base}/readyz")).status, 200);
     }
-    assert!(
-        get(&format!("{derive_url}/metrics"))
-            .body
-            .contains("tapes_derive_worker_derives_total{result=\"ok\"} 1")
-    );
-    assert!(
-        get(&format!("{embed_url}/metrics"))
-            .body
-            .contains("tapes_embed_worker_spans_embedded_total 1")
-    );
+    // A worker counts what it has done a moment after others can see it.
+    for (base, counter) in [
+        (
+            &derive_url,
+            "tapes_derive_worker_derives_total{result=\"ok\"} 1",
+        ),
+        (&embed_url, "tapes_embed_worker_spans_embedded_total 1"),
+    ] {
+        api.wait(counter, |_| {
+            let text = get(&format!("{base}/metrics")).body;
+            text.contains(counter).then_some(())
+        });
+    }
     for child in [&mut derive, &mut embed] {
         child.kill().unwrap();
         child.wait().unwrap();
