@@ -13,6 +13,7 @@ mod code_speed;
 mod decisions;
 mod fixture;
 mod postgres;
+mod proxy;
 mod quality;
 mod speed;
 
@@ -26,6 +27,7 @@ const USAGE: &str = "usage: cargo xtask bench <what>
   decisions [--tune] the 1,366 records: nDCG, recall and MRR by kind of question, over the pool and in
                      one's own repository, beside BM25 alone and vectors alone
   postgres [ROWS …]  the shared store beside bare SQL and the embedded one [default: 10000 100000]
+  proxy              the capture proxy beside a direct connection: first byte, last byte, memory a stream
   quality            LoCoMo and BEAM: hybrid beside words alone and vectors alone
   speed [ROWS …]     ingest, derive, embed, search, cold start, sizes [default: 10000 100000]";
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Some("code-speed") => code_speed::run(&args[1..]),
         Some("decisions") => decisions::run(&args[1..]),
         Some("postgres") => postgres::run(&args[1..]),
+        Some("proxy") => proxy::run(),
         Some("quality") => quality::run(),
         Some("speed") => speed::run(&args[1..]),
         _ => {

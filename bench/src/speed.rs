@@ -76,10 +76,24 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(dir: &Path, service: &str, dsn: &str) -> Result<Self> {
+        Self::run(dir, service, &[("WEFT_STORAGE_POSTGRES_DSN", dsn)])
+    }
+
+    /// A capture proxy in front of an upstream.
+    pub(crate) fn proxy(dir: &Path, upstream: &str) -> Result<Self> {
+        let anthropic = [("WEFT_PROXY_ANTHROPIC_UPSTREAM", upstream)];
+        Self::run(dir, "proxy", &anthropic)
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn run(dir: &Path, service: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let mut child = Command::new(weft()?)
             .args(["serve", service, "--listen", "127.0.0.1:0"])
             .env("WEFT_DATA_DIR", dir)
-            .env("WEFT_STORAGE_POSTGRES_DSN", dsn)
+            .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()?;
         let stderr = child.stderr.take().context("stderr")?;
@@ -95,7 +109,7 @@ impl Server {
     }
 
     /// Largest resident memory so far, and the part of it that is not mapped files, MiB.
-    fn memory(&self) -> (f64, f64) {
+    pub(crate) fn memory(&self) -> (f64, f64) {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
             .unwrap_or_default();
         let of = |name: &str| {
