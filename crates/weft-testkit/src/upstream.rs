@@ -112,6 +112,8 @@ impl Upstream {
                 }
                 let script = script.clone();
                 std::thread::spawn(move || {
+                    // What is sent is to be there, not to wait for more.
+                    let _ = stream.set_nodelay(true);
                     let mut wire = Wire(stream);
                     let Ok(clone) = wire.0.try_clone() else {
                         return;
