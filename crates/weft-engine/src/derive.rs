@@ -75,7 +75,7 @@ fn response_of(t: &StoredTurn) -> Option<ChatResponse> {
     .or(stored)
 }
 
-/// Beginning of the ids that the importer makes where a transcript has none.
+/// Beginning of the ids that the importer of Codex makes.
 const NAMELESS: &str = "cx_";
 /// How far the times of one answer on the wire and in a transcript may lie apart.
 const SAME_ANSWER: Micros = 5 * 60 * 1_000_000;
@@ -202,11 +202,12 @@ impl Engine {
                 latest.insert((meta_str(r, "thread_id"), meta_str(r, "message_id")), r.id);
             }
         }
-        // A Codex transcript names no answer, so there an answer is known by what it says and when.
+        // Where a transcript does not have the provider's ids, an answer is known by what it says and when.
         let mut copies: HashSet<i64> = HashSet::new();
         for r in rows.iter().filter(imported) {
             if !answers.is_empty()
-                && meta_str(r, "message_id").starts_with(NAMELESS)
+                && (r.meta.contains_key("local_id")
+                    || meta_str(r, "message_id").starts_with(NAMELESS))
                 && let Some(t) = self.store.turn(r.id)?
                 && let Some(response) = response_of(&t)
                 && answers.take(

@@ -246,8 +246,38 @@ impl Collector<'_> {
 fn look(path: &Path) -> (PathBuf, String, Option<ImportMark>) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = path.to_string_lossy().into_owned();
-    let mark = mark_of(&path);
+    // A database is written beside itself first.
+    let beside = mark_of(&path.with_extension("db-wal"));
+    let mark = mark_of(&path).map(|m| match beside {
+        Some(b) if path.extension().is_some_and(|e| e == "db") => ImportMark {
+            size: m.size + b.size,
+            modified_ns: m.modified_ns.max(b.modified_ns),
+        },
+        _ => m,
+    });
     (path, name, mark)
+}
+
+/// Whether a session of a folder belongs to a repository.
+fn is_of(wanted: &repository::Repository, cwd: &str, remote: &str) -> bool {
+    Path::new(cwd).starts_with(&wanted.root) || repository::identity(cwd, remote) == wanted.identity
+}
+
+/// Reads a transcript, or all sessions of a database.
+fn read(path: &Path, format: Format, sink: import::Sink<'_>) -> Result<FileStats, String> {
+    match format {
+        Format::OpenCode => import::read_records(
+            format,
+            |each| {
+                weft_store::foreign::opencode(path, &mut |session| {
+                    each(&session).map_err(StoreError::Other)
+                })
+                .map_err(|e| e.to_string())
+            },
+            sink,
+        ),
+        _ => import::read_file(path, format, sink),
+    }
 }
 
 /// The transcript files below the usual places that changed since a time.
@@ -274,14 +304,13 @@ impl Engine {
                 unchanged += 1;
                 continue;
             }
-            if let Some(wanted) = &o.repository {
+            if let Some(wanted) = o.repository.as_ref().filter(|_| !f.format.is_database()) {
                 let Some(place) = import::peek_place(&f.path) else {
                     continue;
                 };
-                let inside = places.entry(place).or_insert_with_key(|(cwd, remote)| {
-                    Path::new(cwd).starts_with(&wanted.root)
-                        || repository::identity(cwd, remote) == wanted.identity
-                });
+                let inside = places
+                    .entry(place)
+                    .or_insert_with_key(|(cwd, remote)| is_of(wanted, cwd, remote));
                 if !*inside {
                     continue;
                 }
@@ -334,7 +363,15 @@ impl Engine {
             let mut collector = self.collector(found.format, &options.auth_subject, &mut shared);
             collector.source_path.clone_from(&name);
             let mut store_error = None;
-            let read = import::read_file(&path, found.format, &mut |t| {
+            // Of a database only a part may be wanted: then it is looked through again each time.
+            let part = options
+                .repository
+                .as_ref()
+                .filter(|_| found.format.is_database());
+            let read = read(&path, found.format, &mut |t| {
+                if part.is_some_and(|wanted| !is_of(wanted, &t.cwd, &t.remote)) {
+                    return Ok(());
+                }
                 collector.take(t).map_err(|e| {
                     let text = e.to_string();
                     store_error = Some(e);
@@ -353,7 +390,7 @@ impl Engine {
             report.truncated += one.truncated;
             if one.error.is_some() {
                 report.failed += 1;
-            } else if let Some(mark) = mark {
+            } else if let Some(mark) = mark.filter(|_| part.is_none()) {
                 self.store.set_import_mark(&name, mark, now())?;
             }
             if one.error.is_some() || one.skipped + one.truncated > 0 {

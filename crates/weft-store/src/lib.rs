@@ -27,6 +27,7 @@ mod doctor;
 mod documents;
 mod edits;
 mod error;
+pub mod foreign;
 mod pack;
 mod postgres;
 mod projection;

@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// List sessions and open them
     #[command(subcommand)]
     Sessions(commands::sessions::Sessions),
-    /// Import transcripts of Claude Code, Codex, Gemini CLI, Copilot CLI, Cline and Aider
+    /// Import transcripts of Claude Code, Codex, Gemini CLI, Copilot CLI, OpenCode, Cline and Aider
     #[command(visible_alias = "sync")]
     Import(commands::import::Import),
     /// Run an agent behind a proxy of its own and keep what is said

@@ -34,6 +34,8 @@ pub(super) struct Dialogue {
     pub(super) version: String,
     /// Title.
     pub(super) name: String,
+    /// The session that spawned this one.
+    pub(super) parent: String,
     /// The subagent; "" = main.
     pub(super) thread: String,
     input: Vec<Value>,
@@ -110,6 +112,8 @@ impl Dialogue {
                 meta.insert(k.into(), json!(v));
             }
         }
+        // The id is the transcript's own: on the wire the answer had another one.
+        meta.insert("local_id".into(), json!(true));
         times(&mut meta, started, a.at);
         let stop_reason = match a.blocks.iter().any(ContentBlock::is_tool_use) {
             true => "tool_use",
@@ -141,6 +145,7 @@ impl Dialogue {
             cwd: self.cwd.clone(),
             version: self.version.clone(),
             name: self.name.clone(),
+            parent: self.parent.clone(),
             started_at: started,
             ended_at: a.at,
             ..ImportedTurn::default()

@@ -13,6 +13,7 @@ mod copilot;
 mod dialogue;
 mod gemini;
 mod lines;
+mod opencode;
 
 use std::io::{BufRead, Read as _};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ pub enum Format {
     Cline,
     /// Aider: `.aider.chat.history.md` in a repository.
     Aider,
+    /// OpenCode: `~/.local/share/opencode/opencode.db`, a database of all sessions: whoever can open it
+    /// gives its sessions to [`read_records`].
+    OpenCode,
 }
 
 /// How a file is cut into records.
@@ -62,7 +66,13 @@ impl Format {
             Self::Copilot => "copilot",
             Self::Cline => "cline",
             Self::Aider => "aider",
+            Self::OpenCode => "opencode",
         }
+    }
+
+    /// Whether a file of it holds sessions of many folders.
+    pub fn is_database(self) -> bool {
+        self == Self::OpenCode
     }
 
     /// Whether a file of this name is a transcript.
@@ -80,6 +90,7 @@ impl Format {
             Self::Copilot => name == "events.jsonl",
             Self::Cline => name == "api_conversation_history.json",
             Self::Aider => name == ".aider.chat.history.md",
+            Self::OpenCode => name == "opencode.db",
         }
     }
 
@@ -94,9 +105,15 @@ impl Format {
 
     /// The format of a file whose name alone tells it.
     fn by_name(path: &Path) -> Option<Self> {
-        [Self::Aider, Self::Cline, Self::Copilot, Self::Gemini]
-            .into_iter()
-            .find(|f| f.is_named(path))
+        [
+            Self::Aider,
+            Self::Cline,
+            Self::Copilot,
+            Self::Gemini,
+            Self::OpenCode,
+        ]
+        .into_iter()
+        .find(|f| f.is_named(path))
     }
 
     /// Tells a transcript by its first readable records.
@@ -220,6 +237,7 @@ fn importer_of(format: Format, path: &Path) -> Box<dyn Importer> {
         Format::Codex => Box::new(codex::Codex::default()),
         Format::Gemini => Box::new(gemini::Gemini::new(gemini_root(path).unwrap_or_default())),
         Format::Copilot => Box::new(copilot::Copilot::default()),
+        Format::OpenCode => Box::new(opencode::OpenCode),
         Format::Cline => {
             let task = folder()
                 .file_name()
@@ -254,6 +272,38 @@ pub fn read_text(text: &str, format: Format, sink: Sink<'_>) -> Result<FileStats
         format.shape(nowhere),
         sink,
     )
+}
+
+/// Reads records that are no lines of a file. `records` calls what it is given with each.
+///
+/// # Errors
+/// Where `records` or the sink fails; records that cannot be used are counted instead.
+pub fn read_records(
+    format: Format,
+    records: impl FnOnce(&mut dyn FnMut(&Value) -> Result<(), String>) -> Result<(), String>,
+    sink: Sink<'_>,
+) -> Result<FileStats, String> {
+    let mut stats = FileStats::default();
+    let mut turns = 0;
+    let mut importer = importer_of(format, Path::new(""));
+    let mut counting = |t: ImportedTurn| {
+        turns += 1;
+        sink(t)
+    };
+    records(&mut |r| {
+        stats.lines += 1;
+        match importer.record(r, &mut counting) {
+            Ok(()) => Ok(()),
+            Err(Failure::Skip(reason)) => {
+                stats.skip(stats.lines, reason);
+                Ok(())
+            }
+            Err(Failure::Sink(e)) => Err(e),
+        }
+    })?;
+    importer.finish(&mut counting)?;
+    stats.turns = turns;
+    Ok(stats)
 }
 
 trait Importer {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt as _;
 use serde_json::json;
@@ -83,7 +83,10 @@ async fn read(headers: &HeaderMap, mut body: Body) -> Result<Vec<u8>, ApiError> 
     Ok(bytes)
 }
 
-fn refused(e: IngestError, provider: &str) -> ApiError {
+/// Seconds after which a turn that was not stored may be sent again.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+fn refused(e: IngestError, provider: &str) -> Response {
     let text = e.to_string();
     let (status, outcome) = match e {
         IngestError::Envelope(_) => (StatusCode::BAD_REQUEST, "reject_envelope"),
@@ -103,7 +106,17 @@ fn refused(e: IngestError, provider: &str) -> ApiError {
         },
         outcome,
     );
-    ApiError(status, text)
+    let busy = matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE
+    );
+    let mut response = ApiError(status, text).into_response();
+    if busy {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
+    response
 }
 
 /// `POST /v1/ingest`.
@@ -111,12 +124,15 @@ pub(super) async fn turn(
     axum::extract::State(engine): App,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, ApiError> {
+) -> Result<Response, Response> {
     let start = Instant::now();
-    let bytes = read(&headers, body).await?;
+    let bytes = read(&headers, body)
+        .await
+        .map_err(IntoResponse::into_response)?;
     let size = bytes.len() as f64;
     let provider = blocking(move || engine.ingest_turn(&bytes))
-        .await?
+        .await
+        .map_err(IntoResponse::into_response)?
         .map_err(|e| refused(e, ""))?;
     count(&provider, "accepted");
     INGEST
@@ -135,15 +151,18 @@ pub(super) async fn transcript(
     axum::extract::State(engine): App,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, ApiError> {
-    let bytes = read(&headers, body).await?;
+) -> Result<Response, Response> {
+    let bytes = read(&headers, body)
+        .await
+        .map_err(IntoResponse::into_response)?;
     let subject = headers
         .get("x-paper-auth-subject")
         .and_then(|v| v.to_str().ok())
         .unwrap_or_default()
         .to_owned();
     let ack = blocking(move || engine.ingest_transcript(&bytes, &subject))
-        .await?
+        .await
+        .map_err(IntoResponse::into_response)?
         .map_err(|e| refused(e, "transcript"))?;
     count("transcript", "accepted");
     let mut answer = json!({"status": "accepted", "deduped": ack.deduped, "records": ack.records});

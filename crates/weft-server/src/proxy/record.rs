@@ -17,6 +17,9 @@ pub(crate) const MAX_CAPTURED: usize = 48 << 20;
 /// Bytes that all exchanges in flight and all turns that wait to be stored may hold.
 pub(crate) const MAX_HELD: usize = 256 << 20;
 
+/// What an exchange holds without its bodies, so that any number of empty ones is bounded, too.
+const OVERHEAD: usize = 2 << 10;
+
 /// Bytes held by captures, of all exchanges together.
 #[derive(Debug, Default)]
 pub(crate) struct Budget(AtomicUsize);
@@ -66,11 +69,12 @@ pub(crate) struct Record {
 impl Record {
     pub(crate) fn new(exchange: Exchange, dispatch: Arc<Dispatch>) -> Arc<Self> {
         crate::metrics::CAPTURE.open.inc();
+        let fits = dispatch.budget.take(OVERHEAD);
         Arc::new(Self {
             kept: Mutex::new(Kept {
                 exchange,
-                held: 0,
-                given_up: None,
+                held: if fits { OVERHEAD } else { 0 },
+                given_up: (!fits).then_some(DropReason::SemFull),
             }),
             clock: Instant::now(),
             finished: AtomicBool::new(false),

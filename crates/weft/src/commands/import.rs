@@ -27,12 +27,14 @@ enum FormatArg {
     Cline,
     /// Aider
     Aider,
+    /// OpenCode
+    Opencode,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  weft import                        everything of Claude Code, Codex, Gemini CLI, Copilot CLI, Cline and
-                                     Roo Code, and Aider's history of this repository
+  weft import                        everything of Claude Code, Codex, Gemini CLI, Copilot CLI, OpenCode,
+                                     Cline and Roo Code, and Aider's history of this repository
   weft import --repo .               only sessions of this repository
   weft import backup/projects        files or folders anywhere")]
 pub(crate) struct Import {
@@ -79,6 +81,8 @@ pub(crate) fn usual_places() -> ImportOptions {
     .filter_map(|(format, root)| Some((format, root?)))
     .collect();
     roots.extend(editor_tasks(home.as_deref()).map(|root| (Format::Cline, root)));
+    let data = under("XDG_DATA_HOME", ".local/share", "opencode/opencode.db");
+    roots.extend(data.map(|root| (Format::OpenCode, root)));
     let here = std::env::current_dir().ok();
     if let Some(r) = here.and_then(|d| repository::find(&d)) {
         roots.push((Format::Aider, r.root.join(".aider.chat.history.md")));
@@ -140,6 +144,7 @@ pub(crate) fn run(c: Import, settings: &Settings, out: Out) -> Result<u8> {
             FormatArg::Copilot => Format::Copilot,
             FormatArg::Cline => Format::Cline,
             FormatArg::Aider => Format::Aider,
+            FormatArg::Opencode => Format::OpenCode,
         }),
         repository,
         again: c.again,

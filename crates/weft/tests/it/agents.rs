@@ -253,3 +253,124 @@ fn tapesctl_reads_everything_from_a_server_and_from_the_store() {
     ]);
     assert!(code == 1 && out.ends_with("2 failed\n"), "{out}");
 }
+
+#[test]
+fn sessions_of_opencode_are_read_from_its_database() {
+    let home = Home::new();
+    let folder = home.path().join(".local/share/opencode");
+    std::fs::create_dir_all(&folder).unwrap();
+    let db = rusqlite::Connection::open(folder.join("opencode.db")).unwrap();
+    db.execute_batch(
+        "PRAGMA journal_mode = wal;
+         CREATE TABLE session (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT, title TEXT, version TEXT, time_created INTEGER);
+         CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT, time_created INTEGER, data TEXT);
+         CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT);
+         INSERT INTO session VALUES ('ses_1', NULL, '/home/ann/shop', 'Refunds', '1.18', 1), ('ses_2', 'ses_1', '/home/ann/shop', 'Sub', '1.18', 2);",
+    )
+    .unwrap();
+    let say = |session: &str, id: &str, at: i64, data: Value, parts: &[Value]| {
+        db.execute(
+            "INSERT INTO message VALUES (?1, ?2, ?3, ?4)",
+            (id, session, at, data.to_string()),
+        )
+        .unwrap();
+        for (i, p) in parts.iter().enumerate() {
+            db.execute(
+                "INSERT INTO part VALUES (?1, ?2, ?3, ?4)",
+                (format!("{id}-{i}"), id, session, p.to_string()),
+            )
+            .unwrap();
+        }
+    };
+    let user = json!({"role": "user", "time": {"created": 1_780_315_200_000_i64}});
+    let assistant = |at: i64| {
+        json!({"role": "assistant", "modelID": "claude-x", "time": {"created": at, "completed": at + 900},
+            "tokens": {"input": 5, "output": 2, "reasoning": 1, "cache": {"read": 10, "write": 0}}})
+    };
+    say(
+        "ses_1",
+        "m1",
+        1,
+        user.clone(),
+        &[
+            json!({"type": "text", "text": "where are refunds?"}),
+            json!({"type": "text", "text": "noise", "synthetic": true}),
+        ],
+    );
+    say(
+        "ses_1",
+        "m2",
+        2,
+        assistant(1_780_315_201_000),
+        &[
+            json!({"type": "step-start"}),
+            json!({"type": "text", "text": "I look."}),
+            json!({"type": "tool", "tool": "grep", "callID": "call_1", "state": {"status": "completed",
+            "input": {"pattern": "refund"}, "output": "src/refunds.ts", "time": {"end": 1_780_315_202_000_i64}}}),
+        ],
+    );
+    say(
+        "ses_1",
+        "m3",
+        3,
+        assistant(1_780_315_203_000),
+        &[json!({"type": "text", "text": "In src/refunds.ts."})],
+    );
+    say(
+        "ses_2",
+        "m4",
+        4,
+        user,
+        &[json!({"type": "text", "text": "a subagent's task"})],
+    );
+    say(
+        "ses_2",
+        "m5",
+        5,
+        assistant(1_780_315_204_000),
+        &[json!({"type": "text", "text": "done"})],
+    );
+    let first = home.json(&["import", "--json"]);
+    assert_eq!(
+        (&first["new_turns"], &first["sessions"], &first["failed"]),
+        (&json!(3), &json!(2), &json!(0)),
+        "{first}"
+    );
+    assert_eq!(home.json(&["import", "--json"])["unchanged"], 1);
+    let found = home.ok(&["spans", "search", "where are refunds"]);
+    assert!(found.contains("In src/refunds.ts."), "{found}");
+    let list = home.json(&["sessions", "list", "--json"]);
+    let of = |id: &str| {
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|i| i["harness_session_id"] == id)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(
+        (&of("ses_1")["cwd"], &of("ses_1")["name"]),
+        (&json!("/home/ann/shop"), &json!("Refunds"))
+    );
+    assert_eq!(of("ses_1")["rollup"]["usage"]["input_tokens"], 30);
+    assert_eq!(of("ses_2")["parent_session_id"], of("ses_1")["id"]);
+    // What is said later is read later; a file that is no such database is told.
+    say(
+        "ses_1",
+        "m6",
+        6,
+        assistant(1_780_315_205_000),
+        &[json!({"type": "text", "text": "And the tests."})],
+    );
+    assert_eq!(home.json(&["import", "--json"])["new_turns"], 1);
+    let broken = home.path().join("other/opencode.db");
+    std::fs::create_dir_all(broken.parent().unwrap()).unwrap();
+    std::fs::write(&broken, "no database").unwrap();
+    let o = home.run(&["import", &broken.to_string_lossy()]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&o.stderr).contains("not a database"),
+        "{o:?}"
+    );
+}

@@ -614,6 +614,7 @@ fn a_store_that_cannot_be_written_is_a_503_and_nothing_is_acknowledged() {
             202 => accepted += 1,
             503 => {
                 refused += 1;
+                assert_eq!(r.header("retry-after"), "1");
                 assert!(r.error().starts_with("storage failure: "), "{}", r.body);
             }
             other => panic!("{other}: {}", r.body),
