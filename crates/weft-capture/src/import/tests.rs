@@ -369,3 +369,53 @@ fn side_chains_without_an_agent_id_are_threads_of_their_own() {
     );
     assert_eq!(side.request["messages"][0]["content"], "dig");
 }
+
+#[test]
+fn opencode_sessions_are_calls_with_results_and_parents() {
+    let at = 1_767_225_600_000_i64;
+    let session = json!({
+    "session": {"id": "ses_2", "parent_id": "ses_1", "directory": "/home/ann/shop", "title": "Refunds", "version": "1.18"},
+    "messages": [
+        {"id": "m1", "data": {"role": "user", "time": {"created": at}}, "parts": [
+            {"type": "text", "text": "where?"}, {"type": "text", "text": "noise", "synthetic": true}]},
+        {"id": "m2", "data": {"role": "assistant", "modelID": "claude-x", "time": {"created": at + 1000, "completed": at + 2000},
+            "tokens": {"input": 5, "output": 2, "reasoning": 1, "cache": {"read": 10, "write": 0}}}, "parts": [
+            {"type": "step-start"}, {"type": "reasoning", "text": "hm"}, {"type": "text", "text": "I look."},
+            {"type": "tool", "tool": "grep", "callID": "c1", "state": {"status": "completed", "input": {"pattern": "x"},
+                "output": "a.ts", "time": {"end": at + 2500}}}]},
+        {"id": "m3", "data": {"role": "assistant", "time": {"created": at + 3000}}, "parts": [{"type": "text", "text": "In a.ts."}]},
+    ]});
+    let mut turns = Vec::new();
+    let stats = read_records(
+        Format::OpenCode,
+        |each| {
+            each(&session)?;
+            each(&json!({"session": {}}))
+        },
+        &mut |t| {
+            turns.push(t);
+            Ok(())
+        },
+    )
+    .expect("read");
+    assert_eq!((turns.len(), stats.turns, stats.skipped), (2, 2, 1));
+    let first = &turns[0];
+    assert_eq!(
+        (first.parent.as_str(), first.cwd.as_str()),
+        ("ses_1", "/home/ann/shop")
+    );
+    assert_eq!(first.request["messages"][0]["content"], "where?");
+    assert_eq!(first.response.message.content.len(), 3);
+    assert_eq!(
+        first
+            .response
+            .usage
+            .as_ref()
+            .map(|u| (u.prompt_tokens, u.completion_tokens)),
+        Some((15, 3))
+    );
+    assert_eq!(
+        turns[1].request["messages"][0]["content"][0]["content"],
+        "a.ts"
+    );
+}
