@@ -117,6 +117,15 @@ pub(crate) fn map_of(o: &Map<String, Value>, key: &str) -> Map<String, Value> {
         .unwrap_or_default()
 }
 
+/// The objects of a member that is a list.
+pub(crate) fn objects<'a>(
+    o: &'a Map<String, Value>,
+    key: &str,
+) -> impl Iterator<Item = &'a Map<String, Value>> {
+    let list = o.get(key).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_object)
+}
+
 /// A member that must be an array of objects when it is there.
 pub(crate) fn messages_of(o: &Map<String, Value>) -> Result<&[Value], ProviderError> {
     match o.get("messages") {

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    ProviderError, bool_opt, count_of, int_of, map_of, messages_of, object, str_of, string_of,
+    ProviderError, bool_opt, count_of, int_of, map_of, messages_of, object, objects, str_of,
+    string_of,
 };
 use crate::block::{ChatRequest, ChatResponse, ContentBlock, Message, Usage};
 use crate::sse::MAX_LINE;
@@ -48,13 +49,7 @@ fn message(m: &Map<String, Value>) -> Message {
             ..ContentBlock::of("image")
         });
     }
-    for call in m
-        .get("tool_calls")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object)
-    {
+    for call in objects(m, "tool_calls") {
         let function = map_of(call, "function");
         content.push(ContentBlock {
             tool_use_id: string_of(call, "id"),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ProviderError, bool_opt, content_items, count_of, int_of, map_of, messages_of, object,
+    ProviderError, bool_opt, content_items, count_of, int_of, map_of, messages_of, object, objects,
     responses, str_of, string_of,
 };
 use crate::block::{ChatRequest, ChatResponse, ContentBlock, Message, Usage};
@@ -55,13 +55,7 @@ fn message(m: &Map<String, Value>) -> Message {
             .collect(),
         None => Vec::new(),
     };
-    for call in m
-        .get("tool_calls")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object)
-    {
+    for call in objects(m, "tool_calls") {
         let function = map_of(call, "function");
         if let Ok(input) = serde_json::from_str(str_of(&function, "arguments")) {
             content.push(ContentBlock {
@@ -171,13 +165,7 @@ fn answer(m: &Map<String, Value>, extra: &mut Map<String, Value>) -> Message {
         });
     }
     let mut errors = Vec::new();
-    for call in m
-        .get("tool_calls")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object)
-    {
+    for call in objects(m, "tool_calls") {
         content.push(tool_call(call, &mut errors));
     }
     if !errors.is_empty() {
