@@ -10,7 +10,10 @@ use weft_core::derive::Deriver;
 use weft_core::provider;
 use weft_core::time::{Micros, format_micros};
 
-use crate::{Engine, IngestError};
+use weft_store::StoreError;
+
+use crate::Engine;
+use crate::ingest::conversation_id;
 
 /// How an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +59,7 @@ pub enum CaptureError {
     /// It is no turn that could be stored; what was wrong with it.
     Dropped(DropReason, String),
     /// The store did not take it; it may later.
-    Store(IngestError),
+    Store(StoreError),
 }
 
 impl Engine {
@@ -123,15 +126,13 @@ impl Engine {
         if session.cwd.is_empty() {
             session.cwd = attribution::working_directory(&session.harness_id, &request);
         }
-        session.text = attribution::block_text(&session);
         if session.harness_session_id.is_empty() {
             // The row shows the id that the session gets.
-            if let Some(root) = Deriver::root_hash(provider, &request, &response) {
-                session.harness_session_id = root[..16].to_owned();
-                session.text = attribution::block_text(&session);
-            }
+            let own = conversation_id(provider, &request, &response);
+            session.harness_session_id = own.unwrap_or_default();
         }
-        let meta = self.meta_of(x, Deriver::leaf_hash(&asked, &response));
+        session.text = attribution::block_text(&session);
+        let meta = meta_of(x, Deriver::leaf_hash(&asked, &response));
         let response_text = serde_json::to_string(&response).ok();
         let withheld = x.response.0.len() > MAX_RAW_RESPONSE_BYTES;
         let turn = IngestTurn {
@@ -150,38 +151,42 @@ impl Engine {
             session: Some(session),
             ..IngestTurn::default()
         };
-        match self.keep_turn(turn, Some(request), response, response_text) {
-            Ok(_) => Ok(provider),
-            Err(e @ (IngestError::QueueFull | IngestError::Store(_))) => {
-                Err(CaptureError::Store(e))
-            }
-            Err(IngestError::UnknownProvider(e)) => Err(dropped(DropReason::UnknownProvider, e)),
-            Err(e) => Err(dropped(DropReason::ReducerError, e.to_string())),
-        }
+        // As at the ingest API: one that cannot be processed is kept, and makes no session.
+        let valid = provider::validate_response(&response);
+        self.keep_turn(
+            turn,
+            Some(&request),
+            &response,
+            response_text,
+            valid.is_ok(),
+        )
+        .map_err(CaptureError::Store)?;
+        valid.map_err(|e| dropped(DropReason::ReducerError, e))?;
+        Ok(provider)
     }
+}
 
-    /// Facts about the exchange, under the names of the ingest API.
-    fn meta_of(&self, x: &Exchange, request_id: String) -> Map<String, Value> {
-        let mut meta = Map::new();
-        for (key, value) in [
-            ("request_id", request_id.as_str()),
-            ("upstream_request_id", &x.upstream_request_id),
-            ("thread_id", &x.thread_id),
-            ("method", "POST"),
-            ("path", &x.path),
-            ("content_type", &x.content_type),
-            ("content_encoding", &x.response.1),
-            ("upstream_status_class", "2xx"),
-            ("ts_request", &format_micros(x.started)),
-        ] {
-            if !value.is_empty() {
-                meta.insert(key.into(), value.into());
-            }
+/// Facts about the exchange, under the names of the ingest API.
+fn meta_of(x: &Exchange, request_id: String) -> Map<String, Value> {
+    let mut meta = Map::new();
+    for (key, value) in [
+        ("request_id", request_id.as_str()),
+        ("upstream_request_id", &x.upstream_request_id),
+        ("thread_id", &x.thread_id),
+        ("method", "POST"),
+        ("path", &x.path),
+        ("content_type", &x.content_type),
+        ("content_encoding", &x.response.1),
+        ("upstream_status_class", "2xx"),
+        ("ts_request", &format_micros(x.started)),
+    ] {
+        if !value.is_empty() {
+            meta.insert(key.into(), value.into());
         }
-        meta.insert("upstream_status".into(), json!(200));
-        meta.insert("request_bytes".into(), json!(x.request.0.len()));
-        meta.insert("response_bytes".into(), json!(x.response.0.len()));
-        meta.insert("elapsed_seconds".into(), json!(x.elapsed));
-        meta
     }
+    meta.insert("upstream_status".into(), json!(200));
+    meta.insert("request_bytes".into(), json!(x.request.0.len()));
+    meta.insert("response_bytes".into(), json!(x.response.0.len()));
+    meta.insert("elapsed_seconds".into(), json!(x.elapsed));
+    meta
 }

@@ -130,19 +130,32 @@ impl Engine {
             .request
             .as_deref()
             .and_then(|r| serde_json::from_str(r).ok());
-        self.keep_turn(turn, request, response, response_text)
+        let provider = turn.provider.clone();
+        let problem = check(&provider, request.as_ref(), &response);
+        // A turn that cannot be processed makes no session.
+        let makes_session = problem.is_none();
+        self.keep_turn(
+            turn,
+            request.as_ref(),
+            &response,
+            response_text,
+            makes_session,
+        )?;
+        match problem {
+            None => Ok(provider),
+            Some(e) => Err(e),
+        }
     }
 
-    /// Takes the secrets out of a turn, stores it durably, then judges it.
+    /// Takes the secrets out of a turn and stores it durably.
     pub(crate) fn keep_turn(
         &self,
         turn: IngestTurn,
-        request: Option<Value>,
-        response: ChatResponse,
+        request: Option<&Value>,
+        response: &ChatResponse,
         response_text: Option<String>,
-    ) -> Result<String, IngestError> {
-        let problem = check(&turn.provider, request.as_ref(), &response);
-
+        makes_session: bool,
+    ) -> Result<(), StoreError> {
         let mut secrets = false;
         let mut clean = |text: Option<String>| {
             text.map(|t| {
@@ -167,15 +180,13 @@ impl Engine {
             (bytes, dropped) = (None, true);
         }
 
-        let session = turn.session.as_ref().map(|s| {
-            let root = request
-                .as_ref()
-                .and_then(|r| Deriver::root_hash(&turn.provider, r, &response));
-            session_of(s, root)
-        });
+        let session = turn
+            .session
+            .as_ref()
+            .map(|s| session_of(s, || conversation_id(&turn.provider, request?, response)));
         let row = NewTurn {
             source: "wire",
-            provider: turn.provider.clone(),
+            provider: turn.provider,
             agent_name: turn.agent_name,
             harness_id: session
                 .as_ref()
@@ -192,18 +203,14 @@ impl Engine {
             raw_response: bytes,
             raw_response_encoding: turn.raw_response_encoding,
             raw_response_dropped: dropped,
-            // A turn that cannot be processed makes no session.
-            session: session.filter(|s| problem.is_none() && !s.key.harness_session_id.is_empty()),
+            session: session.filter(|s| makes_session && !s.key.harness_session_id.is_empty()),
         };
         if secrets {
-            tracing::info!(provider = %turn.provider, "secrets redacted from a captured turn");
+            tracing::info!(provider = %row.provider, "secrets redacted from a captured turn");
         }
         self.store.insert_turn(row)?;
         self.wake.derive();
-        match problem {
-            None => Ok(turn.provider),
-            Some(e) => Err(e),
-        }
+        Ok(())
     }
 
     /// Takes in the body of `POST /v1/ingest/transcript`.
@@ -290,10 +297,19 @@ fn check(provider: &str, request: Option<&Value>, response: &ChatResponse) -> Op
         .map(|e| IngestError::Unprocessable(format!("invalid reduced response: {e}")))
 }
 
-/// The session row of a turn. A producer that gives no id gets one from the conversation's root.
-fn session_of(e: &Envelope, root_hash: Option<String>) -> NewSession {
+/// The id of a session whose producer gives none: the beginning of its first message's hash.
+pub(crate) fn conversation_id(
+    provider: &str,
+    request: &Value,
+    response: &ChatResponse,
+) -> Option<String> {
+    Deriver::root_hash(provider, request, response).map(|h| h[..16].to_owned())
+}
+
+/// The session row of a turn; `own_id` is asked where its producer gives no id.
+fn session_of(e: &Envelope, own_id: impl FnOnce() -> Option<String>) -> NewSession {
     let sid = if e.harness_session_id.is_empty() {
-        root_hash.map(|h| h[..16].to_owned()).unwrap_or_default()
+        own_id().unwrap_or_default()
     } else {
         e.harness_session_id.clone()
     };

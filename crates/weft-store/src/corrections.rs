@@ -55,6 +55,10 @@ pub trait Corrections {
     fn corrections(&self) -> Result<Vec<(Correction, String)>>;
 }
 
+/// The columns of a correction, in the order in which the stores read an [`Overlay`].
+pub(crate) const COLUMNS: &str =
+    "c.harness_id, c.harness_session_id, c.thread_id, c.parent_harness_session_id";
+
 /// What a correction says of the facts and the session block of its turn.
 pub(crate) struct Overlay {
     pub(crate) key: SessionKey,

@@ -54,6 +54,18 @@ fn private_folder(name: &str) -> Result<PathBuf, String> {
     Ok(home)
 }
 
+/// What a test needs, or `None` with a line on stderr where it cannot be had: in CI that is a failure.
+fn unless_in_ci<'a, T>(what: &str, got: Result<&'a T, &String>) -> Option<&'a T> {
+    match got {
+        Ok(t) => Some(t),
+        Err(e) => {
+            assert!(std::env::var_os("CI").is_none(), "no {what}: {e}");
+            skipped(&format!("no {what} could be had: {e}"));
+            None
+        }
+    }
+}
+
 /// Says that a test does not run here, and why.
 #[allow(clippy::print_stderr, reason = "a skipped test says so")]
 pub fn skipped(why: &str) {

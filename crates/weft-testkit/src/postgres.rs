@@ -326,7 +326,10 @@ pub fn shared_store() -> bool {
 /// In CI, where the server cannot be had.
 pub fn postgres() -> Option<&'static Postgres> {
     static SHARED: OnceLock<Result<Postgres>> = OnceLock::new();
-    unless_in_ci(SHARED.get_or_init(|| Postgres::start(&[])).as_ref())
+    crate::unless_in_ci(
+        "PostgreSQL",
+        SHARED.get_or_init(|| Postgres::start(&[])).as_ref(),
+    )
 }
 
 /// A server of a test's own, for what would disturb others; skips as [`postgres`] does.
@@ -335,17 +338,6 @@ pub fn postgres() -> Option<&'static Postgres> {
 /// In CI, where the server cannot be had.
 pub fn own_postgres(settings: &[(&str, &str)]) -> Option<Postgres> {
     let started = Postgres::start(settings);
-    unless_in_ci(started.as_ref())?;
+    crate::unless_in_ci("PostgreSQL", started.as_ref())?;
     started.ok()
-}
-
-fn unless_in_ci<'a>(server: std::result::Result<&'a Postgres, &String>) -> Option<&'a Postgres> {
-    match server {
-        Ok(s) => Some(s),
-        Err(e) => {
-            assert!(std::env::var_os("CI").is_none(), "no PostgreSQL: {e}");
-            crate::skipped(&format!("no PostgreSQL could be had: {e}"));
-            None
-        }
-    }
 }

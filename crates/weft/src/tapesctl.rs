@@ -471,6 +471,14 @@ pub(crate) fn get(url: &str, path: &str, query: &[(&str, &str)]) -> Result<Value
     read(&ask(url, path, query, false)?)
 }
 
+/// A request with the token of the environment, where there is one.
+fn authorized<B>(request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+    match std::env::var("WEFT_TOKEN") {
+        Ok(t) => request.header("Authorization", format!("Bearer {t}")),
+        Err(_) => request,
+    }
+}
+
 /// Asks a read API; a refusal is shown with its own words.
 fn ask(url: &str, path: &str, query: &[(&str, &str)], post: bool) -> Result<Vec<u8>> {
     let url = format!("{}{path}", url.trim_end_matches('/'));
@@ -479,22 +487,14 @@ fn ask(url: &str, path: &str, query: &[(&str, &str)], post: bool) -> Result<Vec<
         .max_redirects(0)
         .build()
         .new_agent();
-    let bearer = std::env::var("WEFT_TOKEN").map(|t| format!("Bearer {t}"));
     let sent = if post {
-        let mut request = agent.post(&url).header("content-type", "application/json");
-        if let Ok(b) = &bearer {
-            request = request.header("Authorization", b);
-        }
-        request.send("{}")
+        let request = agent.post(&url).header("content-type", "application/json");
+        authorized(request).send("{}")
     } else {
-        let mut request = agent.get(&url);
-        for (k, v) in query {
-            request = request.query(*k, *v);
-        }
-        if let Ok(b) = &bearer {
-            request = request.header("Authorization", b);
-        }
-        request.call()
+        let request = query
+            .iter()
+            .fold(agent.get(&url), |r, (k, v)| r.query(*k, *v));
+        authorized(request).call()
     };
     let mut answer = sent.map_err(|e| {
         hinted(

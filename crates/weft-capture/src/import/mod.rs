@@ -292,14 +292,7 @@ pub fn read_records(
     };
     records(&mut |r| {
         stats.lines += 1;
-        match importer.record(r, &mut counting) {
-            Ok(()) => Ok(()),
-            Err(Failure::Skip(reason)) => {
-                stats.skip(stats.lines, reason);
-                Ok(())
-            }
-            Err(Failure::Sink(e)) => Err(e),
-        }
+        offer(&mut *importer, r, &mut stats, &mut counting)
     })?;
     importer.finish(&mut counting)?;
     stats.turns = turns;
@@ -316,6 +309,23 @@ trait Importer {
 enum Failure {
     Skip(String),
     Sink(String),
+}
+
+/// Gives an importer a record; one that it cannot use is counted.
+fn offer(
+    importer: &mut dyn Importer,
+    record: &Value,
+    stats: &mut FileStats,
+    sink: Sink<'_>,
+) -> Result<(), String> {
+    match importer.record(record, sink) {
+        Ok(()) => Ok(()),
+        Err(Failure::Skip(reason)) => {
+            stats.skip(stats.lines, reason);
+            Ok(())
+        }
+        Err(Failure::Sink(e)) => Err(e),
+    }
 }
 
 /// Largest transcript that is one JSON value, bytes: it is held in memory.
@@ -344,11 +354,7 @@ fn read_whole(
     };
     for r in records {
         stats.lines += 1;
-        match importer.record(&r, sink) {
-            Ok(()) => {}
-            Err(Failure::Skip(reason)) => stats.skip(stats.lines, reason),
-            Err(Failure::Sink(e)) => return Err(e),
-        }
+        offer(importer, &r, stats, sink)?;
     }
     Ok(())
 }
@@ -372,10 +378,8 @@ fn read(
     while let Some(line) = lines.next_line().map_err(|e| e.to_string())? {
         stats.lines += 1;
         if shape == Shape::Text {
-            if let Err(Failure::Sink(e)) = importer.record(&Value::String(line.text), &mut counting)
-            {
-                return Err(e);
-            }
+            let record = Value::String(line.text);
+            offer(&mut *importer, &record, &mut stats, &mut counting)?;
             continue;
         }
         if line.text.trim().is_empty() {
@@ -397,11 +401,7 @@ fn read(
             stats.skip(stats.lines, reason);
             continue;
         };
-        match importer.record(&record, &mut counting) {
-            Ok(()) => {}
-            Err(Failure::Skip(reason)) => stats.skip(stats.lines, reason),
-            Err(Failure::Sink(e)) => return Err(e),
-        }
+        offer(&mut *importer, &record, &mut stats, &mut counting)?;
     }
     importer.finish(&mut counting)?;
     stats.turns = turns;

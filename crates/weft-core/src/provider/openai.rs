@@ -46,15 +46,7 @@ fn message(m: &Map<String, Value>) -> Message {
             }],
         };
     }
-    let mut content = match m.get("content") {
-        Some(Value::String(s)) => vec![ContentBlock::text(s.as_str())],
-        Some(other) => content_items(other)
-            .into_iter()
-            .filter_map(Value::as_object)
-            .map(part)
-            .collect(),
-        None => Vec::new(),
-    };
+    let mut content = content_of(m);
     for call in objects(m, "tool_calls") {
         let function = map_of(call, "function");
         if let Ok(input) = serde_json::from_str(str_of(&function, "arguments")) {
@@ -67,6 +59,19 @@ fn message(m: &Map<String, Value>) -> Message {
         }
     }
     Message { role, content }
+}
+
+/// The content of a message: a string or parts.
+fn content_of(m: &Map<String, Value>) -> Vec<ContentBlock> {
+    match m.get("content") {
+        Some(Value::String(s)) => vec![ContentBlock::text(s.as_str())],
+        Some(other) => content_items(other)
+            .into_iter()
+            .filter_map(Value::as_object)
+            .map(part)
+            .collect(),
+        None => Vec::new(),
+    }
 }
 
 fn part(p: &Map<String, Value>) -> ContentBlock {
@@ -148,14 +153,9 @@ fn usage(u: &Map<String, Value>) -> Usage {
 /// The message of an answer; what has no block of its own goes to `extra`.
 fn answer(m: &Map<String, Value>, extra: &mut Map<String, Value>) -> Message {
     let mut content = match m.get("content") {
+        // Beside tool calls, no text is often an empty one.
         Some(Value::String(s)) if s.is_empty() => Vec::new(),
-        Some(Value::String(s)) => vec![ContentBlock::text(s.as_str())],
-        Some(other) => content_items(other)
-            .into_iter()
-            .filter_map(Value::as_object)
-            .map(part)
-            .collect(),
-        None => Vec::new(),
+        _ => content_of(m),
     };
     let refusal = str_of(m, "refusal");
     if !refusal.is_empty() {

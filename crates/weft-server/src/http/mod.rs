@@ -22,7 +22,7 @@ use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -248,16 +248,8 @@ impl Guard {
                 .get(name)
                 .and_then(|v: &HeaderValue| v.to_str().ok())
         };
-        // A page in a browser must not reach a local server through a name of its own (DNS rebinding).
-        if self.loopback {
-            let host = value(header::HOST)
-                .or_else(|| request.uri().authority().map(|a| a.as_str()))
-                .unwrap_or_default();
-            let foreign_origin = value(header::ORIGIN)
-                .is_some_and(|o| !is_local_name(host_of(o)) && !o.starts_with("vscode-webview://"));
-            if (!host.is_empty() && !is_local_name(host_of(host))) || foreign_origin {
-                return Err(refused(StatusCode::FORBIDDEN, "host or origin not allowed"));
-            }
+        if self.loopback && is_foreign(request.headers(), request.uri()) {
+            return Err(refused(StatusCode::FORBIDDEN, FOREIGN));
         }
         let given = value(header::AUTHORIZATION).and_then(|v| v.strip_prefix("Bearer "));
         let own = self.token.as_deref();
@@ -298,6 +290,25 @@ impl Guard {
         }
         Ok(access)
     }
+}
+
+/// What a request is told that [`is_foreign`].
+pub(crate) const FOREIGN: &str = "host or origin not allowed";
+
+/// Whether a request to a loopback listener is not one to this machine: a page in a browser must not reach
+/// a local server through a name of its own (DNS rebinding).
+pub(crate) fn is_foreign(headers: &HeaderMap, uri: &Uri) -> bool {
+    let value = |name| {
+        headers
+            .get(name)
+            .and_then(|v: &HeaderValue| v.to_str().ok())
+    };
+    let host = value(header::HOST)
+        .or_else(|| uri.authority().map(|a| a.as_str()))
+        .unwrap_or_default();
+    let foreign_origin = value(header::ORIGIN)
+        .is_some_and(|o| !is_local_name(host_of(o)) && !o.starts_with("vscode-webview://"));
+    (!host.is_empty() && !is_local_name(host_of(host))) || foreign_origin
 }
 
 /// Whether any token was created.

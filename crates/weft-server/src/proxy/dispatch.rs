@@ -44,11 +44,6 @@ impl Dispatch {
         (dispatch, tokio::spawn(work(engine, jobs)))
     }
 
-    /// Counts an exchange that is not stored.
-    pub(crate) fn dropped(&self, reason: DropReason, why: &str) {
-        count_drop(reason, why);
-    }
-
     /// Queues an exchange for the store.
     pub(crate) fn store(&self, exchange: Exchange, held: Held) {
         let job = Job {
@@ -56,12 +51,13 @@ impl Dispatch {
             _held: held,
         };
         if self.queue.send(job).is_err() {
-            count_drop(DropReason::IngestTimeout, "the proxy is ending");
+            dropped(DropReason::IngestTimeout, "the proxy is ending");
         }
     }
 }
 
-fn count_drop(reason: DropReason, why: &str) {
+/// Counts an exchange that is not stored.
+pub(super) fn dropped(reason: DropReason, why: &str) {
     CAPTURE.dropped.with_label_values(&[reason.name()]).inc();
     match reason {
         DropReason::NonTurnRequest | DropReason::UpstreamStatus | DropReason::ClientDisconnect => {
@@ -101,16 +97,16 @@ async fn keep(engine: Arc<Engine>, job: Job) {
                 CAPTURE.turns.with_label_values(&[provider]).inc();
                 return;
             }
-            Ok(Err(CaptureError::Dropped(reason, why))) => return count_drop(reason, &why),
+            Ok(Err(CaptureError::Dropped(reason, why))) => return dropped(reason, &why),
             Ok(Err(CaptureError::Store(e))) if Instant::now() + pause > deadline => {
-                return count_drop(DropReason::IngestReject, &e.to_string());
+                return dropped(DropReason::IngestReject, &e.to_string());
             }
             Ok(Err(CaptureError::Store(e))) => {
                 tracing::debug!(error = %e, "turn not stored yet");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            Err(e) => return count_drop(DropReason::IngestReject, &e.to_string()),
+            Err(e) => return dropped(DropReason::IngestReject, &e.to_string()),
         }
     }
 }
@@ -119,7 +115,7 @@ async fn keep(engine: Arc<Engine>, job: Job) {
 pub(crate) async fn drain(dispatch: Arc<Dispatch>, worker: tokio::task::JoinHandle<()>) {
     drop(dispatch);
     if tokio::time::timeout(LAST_CALL, worker).await.is_err() {
-        count_drop(
+        dropped(
             DropReason::IngestTimeout,
             "the proxy ended before the store took all turns",
         );

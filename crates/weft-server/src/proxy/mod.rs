@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::serve::ListenerExt as _;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 use weft_engine::exchange::is_turn;
 use weft_engine::{DropReason, Ended, Engine, Exchange, attribution, now};
 
-use crate::http::{Access, ApiError, Scope, same};
-use crate::{Options, host_of, is_local_name};
-use dispatch::Dispatch;
+use crate::Options;
+use crate::http::{Access, ApiError, FOREIGN, Scope, is_foreign, same};
+use dispatch::{Dispatch, dropped};
 use record::{Record, Side, Tee};
 use route::Asked;
 pub use route::{UpstreamConfig, Upstreams};
@@ -124,18 +124,12 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 impl Proxy {
     /// Whether the caller may use the proxy: a page in a browser may not, and from another machine only
     /// who has a token.
-    fn admits(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+    fn admits(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiError> {
         if self.loopback {
-            let host = text(headers, "host").map(host_of).unwrap_or_default();
-            let foreign = text(headers, "origin")
-                .is_some_and(|o| !is_local_name(host_of(o)) && !o.starts_with("vscode-webview://"));
-            if (!host.is_empty() && !is_local_name(host)) || foreign {
-                return Err(ApiError(
-                    StatusCode::FORBIDDEN,
-                    "host or origin not allowed".into(),
-                ));
-            }
-            return Ok(());
+            return match is_foreign(headers, uri) {
+                true => Err(ApiError(StatusCode::FORBIDDEN, FOREIGN.into())),
+                false => Ok(()),
+            };
         }
         let given = headers.get(TOKEN).and_then(|v| v.to_str().ok());
         let known = given.is_some_and(|g| {
@@ -217,7 +211,7 @@ fn exchange(route: &route::Route, headers: &HeaderMap) -> Exchange {
 }
 
 async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
-    if let Err(e) = proxy.admits(request.headers()) {
+    if let Err(e) = proxy.admits(request.headers(), request.uri()) {
         return e.into_response();
     }
     let (parts, body) = request.into_parts();
@@ -228,7 +222,7 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         anthropic_headers: parts.headers.contains_key("anthropic-version"),
     };
     let Some(route) = proxy.upstreams.route(&asked) else {
-        proxy.dispatch.dropped(DropReason::NonTurnRequest, "");
+        dropped(DropReason::NonTurnRequest, "");
         return no_route(&parts.method, asked.path);
     };
     let turn = is_turn(parts.method.as_str(), &route.path);
@@ -237,7 +231,7 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         Record::new(x, proxy.dispatch.clone())
     });
     if !turn {
-        proxy.dispatch.dropped(DropReason::NonTurnRequest, "");
+        dropped(DropReason::NonTurnRequest, "");
     }
     let mut out = Request::new(Tee::new(body, Side::Request, record.clone()));
     *out.method_mut() = parts.method;

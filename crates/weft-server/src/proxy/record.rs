@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use weft_engine::{DropReason, Ended, Exchange};
 
-use super::dispatch::Dispatch;
+use super::dispatch::{Dispatch, dropped};
 
 /// Largest request or answer that is captured, bytes as they went over the wire.
 pub(crate) const MAX_CAPTURED: usize = 48 << 20;
@@ -118,7 +118,7 @@ impl Record {
     /// Ends an exchange that is no turn to store.
     pub(crate) fn drop_as(&self, reason: DropReason, why: &str) {
         if !self.finished.swap(true, Ordering::AcqRel) {
-            self.dispatch.dropped(reason, why);
+            dropped(reason, why);
         }
     }
 
@@ -129,7 +129,7 @@ impl Record {
         }
         let mut kept = self.kept();
         if let Some(reason) = kept.given_up {
-            self.dispatch.dropped(reason, "");
+            dropped(reason, "");
             return;
         }
         let mut exchange = Exchange {

@@ -6,7 +6,7 @@ use super::PgStore;
 use super::sessions;
 use super::turns::mark_dirty;
 use super::types::{At, object, text};
-use crate::corrections::{Overlay, effective};
+use crate::corrections::{COLUMNS, Overlay, effective};
 use crate::{Attribution, Correction, Corrections, NewSession, Result, SessionKey};
 
 /// Joins the correction that counts, as `c`, to the turns `r`.
@@ -24,10 +24,6 @@ pub(super) const OF_SESSION: &str = "r.id IN (
      AND coalesce(c.harness_session_id, r.harness_session_id) = $2
      AND coalesce(c.harness_id, r.harness_id) = $3
    ORDER BY r.id";
-
-/// The columns of [`overlay`], in its order.
-pub(super) const COLUMNS: &str =
-    "c.harness_id, c.harness_session_id, c.thread_id, c.parent_harness_session_id";
 
 /// The correction that [`COLUMNS`] hold, from a column on.
 pub(super) fn overlay(r: &Row, at: usize) -> Option<Overlay> {

@@ -5,11 +5,11 @@ use postgres::types::ToSql;
 use weft_core::time::Micros;
 
 use super::PgStore;
-use super::corrections::{COLUMNS, JOIN, OF_SESSION, overlay};
+use super::corrections::{JOIN, OF_SESSION, overlay};
 use super::pool::{Conn, PgResult};
 use super::sessions;
 use super::types::{At, Json, json, object, text, value};
-use crate::corrections::overlay_meta;
+use crate::corrections::{COLUMNS, overlay_meta};
 use crate::{
     ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, Result, SessionKey, StoredTurn,
     TurnIndex, Turns,

@@ -5,9 +5,8 @@ use serde_json::Value;
 
 use super::SqliteStore;
 use super::sessions;
-use super::turns::mark_dirty;
-use crate::corrections::{Overlay, effective, member};
-use crate::pack::unpack_json;
+use super::turns::{json, mark_dirty, object};
+use crate::corrections::{COLUMNS, Overlay, effective, member};
 use crate::{Attribution, Correction, Corrections, NewSession, Result, SessionKey};
 
 /// Joins the correction that counts, as `c`, to the turns `r`.
@@ -24,10 +23,6 @@ pub(super) const OF_SESSION: &str = "WHERE r.id IN (
      AND coalesce(c.harness_id, r.harness_id) = ?2
    ORDER BY r.id";
 
-/// The columns of [`overlay`], in its order.
-pub(super) const COLUMNS: &str =
-    "c.harness_id, c.harness_session_id, c.thread_id, c.parent_harness_session_id";
-
 /// The correction that [`COLUMNS`] hold, from a column on.
 pub(super) fn overlay(r: &Row<'_>, at: usize) -> Result<Option<Overlay>> {
     let Some(harness_id) = r.get::<_, Option<String>>(at)? else {
@@ -41,13 +36,6 @@ pub(super) fn overlay(r: &Row<'_>, at: usize) -> Result<Option<Overlay>> {
         thread_id: r.get(at + 2)?,
         parent: r.get(at + 3)?,
     }))
-}
-
-fn object(column: Option<Vec<u8>>) -> Result<serde_json::Map<String, Value>> {
-    Ok(match unpack_json(column.as_deref())? {
-        Value::Object(o) => o,
-        _ => serde_json::Map::new(),
-    })
 }
 
 impl Corrections for SqliteStore {
@@ -65,7 +53,7 @@ impl Corrections for SqliteStore {
                 harness_id: r.get(0)?,
                 harness_session_id: r.get(1)?,
             };
-            let (meta, envelope) = (object(r.get(2)?)?, object(r.get(3)?)?);
+            let (meta, envelope) = (object(json(r, 2)?), object(json(r, 3)?));
             Ok(Some(effective(turn, own, &meta, &envelope, overlay(r, 4)?)))
         })
     }
@@ -79,7 +67,7 @@ impl Corrections for SqliteStore {
             let mut rows = q.query([])?;
             let mut found = Vec::new();
             while let Some(r) = rows.next()? {
-                let envelope = object(r.get(1)?)?;
+                let envelope = object(json(r, 1)?);
                 let metadata = envelope.get("harness_metadata").and_then(Value::as_object);
                 if metadata.is_some_and(|m| member(m, "paperProxyRequestId") == id) {
                     found.push(r.get(0)?);

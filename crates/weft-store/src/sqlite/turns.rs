@@ -5,16 +5,16 @@ use serde_json::{Map, Value};
 use weft_core::time::Micros;
 
 use super::SqliteStore;
-use super::corrections::{COLUMNS, JOIN, OF_SESSION, overlay};
+use super::corrections::{JOIN, OF_SESSION, overlay};
 use super::sessions;
-use crate::corrections::overlay_meta;
+use crate::corrections::{COLUMNS, overlay_meta};
 use crate::pack::{pack, unpack_json};
 use crate::{
     ImportMark, Imports, Lease, NewTurn, QueueEntry, RawTurnInfo, Result, SessionKey, StoredTurn,
     TurnIndex, Turns,
 };
 
-fn object(v: Value) -> Map<String, Value> {
+pub(super) fn object(v: Value) -> Map<String, Value> {
     match v {
         Value::Object(o) => o,
         _ => Map::new(),
@@ -75,7 +75,7 @@ pub(super) fn insert(c: &Connection, t: &NewTurn, id: Option<i64>) -> Result<boo
     Ok(inserted)
 }
 
-fn json(r: &Row<'_>, column: usize) -> Result<Value> {
+pub(super) fn json(r: &Row<'_>, column: usize) -> Result<Value> {
     let bytes: Option<Vec<u8>> = r.get(column)?;
     unpack_json(bytes.as_deref())
 }

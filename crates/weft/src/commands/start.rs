@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use weft_engine::{Engine, ImportOptions, ListQuery, SortField, now};
+use weft_engine::{Engine, ListQuery, SortField, now};
 use weft_server::{Options, UpstreamConfig, Upstreams};
 
 use super::import::usual_places;
@@ -139,7 +139,7 @@ pub(crate) fn run(c: Start, settings: &Settings, name: &str) -> Result<u8> {
         let mut options = usual_places();
         options.paths = weft_engine::transcripts_since(&options.roots, since);
         if !options.paths.is_empty() {
-            let report = engine.import(&ImportOptions { ..options }, &mut |_, _, _| {})?;
+            let report = engine.import(&options, &mut |_, _, _| {})?;
             tracing::info!(turns = report.new_turns, "transcripts imported");
         }
     }

@@ -193,11 +193,8 @@ fn post(url: &str, body: &str) -> Result<Value> {
         .timeout_global(Some(Duration::from_secs(60)))
         .build()
         .new_agent();
-    let mut request = agent.post(&url).header("content-type", "application/json");
-    if let Ok(t) = std::env::var("WEFT_TOKEN") {
-        request = request.header("Authorization", format!("Bearer {t}"));
-    }
-    let mut answer = request
+    let request = agent.post(&url).header("content-type", "application/json");
+    let mut answer = super::authorized(request)
         .send(body)
         .with_context(|| format!("cannot reach {url}"))?;
     let status = answer.status();
