@@ -4,6 +4,7 @@
 //! asynchronous. The same input gives the same output on every machine.
 
 pub mod block;
+pub mod cassette;
 pub mod code;
 pub mod decision;
 pub mod derive;

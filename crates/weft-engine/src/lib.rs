@@ -3,6 +3,7 @@
 //! The CLI, HTTP and MCP form of a use case call the same function here. Nothing in this crate
 //! prints, parses a command line or knows a wire format.
 
+pub mod brief;
 mod capture;
 mod catch_up;
 mod clock;

@@ -7,6 +7,7 @@ use weft_code::extract;
 use weft_code::git::Stitch;
 use weft_core::code::{Kind, Symbol};
 use weft_core::decision::Decision;
+use weft_core::redact::redact_lines;
 use weft_store::{SessionFull, SpanHit, SpanRow, StoreError};
 
 use crate::code::text_at;
@@ -166,9 +167,14 @@ pub(crate) fn from_top(repo: &CodeRepo, folder: &Path, path: &str) -> Option<Str
     near.or_else(|| clean(given))
 }
 
-/// The text of a file on disk.
+/// The text of a file on disk: one of the repository's, which no link leads out of, and none of git's own.
 pub(crate) fn text_on_disk(repo: &CodeRepo, path: &str) -> Option<String> {
-    text_at(&repo.root.as_deref()?.join(path))
+    let root = repo.root.as_deref()?;
+    let file = root.join(path);
+    let real = file.parent()?.canonicalize().ok()?;
+    let inside = real.strip_prefix(root.canonicalize().ok()?).ok()?;
+    let of_git = inside.components().any(|c| c.as_os_str() == ".git");
+    if of_git { None } else { text_at(&file) }
 }
 
 /// The symbol that a name or a line means: the innermost one at the line.
@@ -206,8 +212,10 @@ pub(crate) fn choose<'a>(
     Ok(line.and_then(|l| at(l).min_by_key(|s| s.end_line - s.line)))
 }
 
-/// The source of a symbol, or of a whole file.
+/// The source of a symbol, or of a whole file; secrets in it are not shown.
 pub(crate) fn source(path: &str, text: &str, symbol: Option<&Symbol>) -> Source {
+    let clean = redact_lines(text);
+    let text = clean.as_deref().unwrap_or(text);
     match symbol {
         Some(s) => Source {
             path: path.to_owned(),

@@ -11,6 +11,7 @@ use weft_engine::why::{Why, resume_command};
 
 use crate::code_text::{printable, safe};
 use crate::decision_text;
+use crate::mcp::Answer;
 
 /// Code points of what a hit shows of its text.
 const TEXT: usize = 110;
@@ -197,31 +198,89 @@ pub struct AllShape {
     pub now: Micros,
 }
 
+/// The answer as JSON with its first hits, each made by `hit`.
+fn object(query: &str, a: &AllAnswer, shown: usize, hit: impl Fn(&AllHit) -> Value) -> Value {
+    let coverage: Vec<Value> = a
+        .coverage
+        .iter()
+        .map(|(c, n)| json!({"corpus": c.name(), "note": n}))
+        .collect();
+    let mut v = json!({
+        "query": query,
+        "in": a.asked.iter().map(|c| c.name()).collect::<Vec<_>>(),
+        "hits": a.hits[..shown].iter().map(hit).collect::<Vec<_>>(),
+        "coverage": coverage,
+    });
+    if shown < a.hits.len() {
+        v["left_out"] = json!(a.hits.len() - shown);
+    }
+    v
+}
+
 /// The answer as JSON; only as many hits as the budget holds.
 pub fn value(query: &str, a: &AllAnswer, shape: AllShape) -> Value {
-    let make = |shown: usize| {
-        let hits: Vec<Value> = a.hits[..shown]
-            .iter()
-            .map(|h| hit_json(h, shape.explain))
-            .collect();
-        let coverage: Vec<Value> = a
-            .coverage
-            .iter()
-            .map(|(c, n)| json!({"corpus": c.name(), "note": n}))
-            .collect();
-        let mut v = json!({
-            "query": query,
-            "in": a.asked.iter().map(|c| c.name()).collect::<Vec<_>>(),
-            "hits": hits,
-            "coverage": coverage,
-        });
-        if shown < a.hits.len() {
-            v["left_out"] = json!(a.hits.len() - shown);
-        }
-        v
-    };
+    let make = |shown: usize| object(query, a, shown, |h| hit_json(h, shape.explain));
     let (shown, _) = budget::fit(&|n, _| make(n).to_string(), a.hits.len(), shape.budget);
     make(shown)
+}
+
+/// A hit with what its line says and no more: a model may be shown this instead of the line.
+fn brief_json(h: &AllHit, now: Micros) -> Value {
+    let mut v = json!({"corpus": h.corpus.name(), "reference": h.reference, "text": says(h)});
+    if !h.repository.is_empty() {
+        v["repository"] = json!(h.repository);
+    }
+    if let Some(t) = h.at {
+        v["age"] = json!(age(t, now));
+    }
+    v["matched"] = json!(h.why);
+    v
+}
+
+/// The answer of the tool `search`: lines, and an object with the same hits; both within the budget.
+pub(crate) fn search_answer(query: &str, a: &AllAnswer, shape: AllShape) -> Answer {
+    let make = |shown: usize, _: usize| {
+        object(query, a, shown, |h| match shape.json {
+            true => hit_json(h, false),
+            false => brief_json(h, shape.now),
+        })
+    };
+    Answer::fitted(a.hits.len(), shape.budget, make, |shown, _| {
+        (!shape.json).then(|| lines(a, shape, shown, 0))
+    })
+}
+
+/// The answer as lines with its first hits.
+fn lines(a: &AllAnswer, shape: AllShape, shown: usize, snippets: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for (i, h) in a.hits[..shown].iter().enumerate() {
+        let mut l = line(h, shape.now);
+        if shape.explain {
+            l.push_str(&format!("  evidence {:.2}", h.evidence));
+        }
+        lines.push(l);
+        let s = snippet(h);
+        if shape.explain && i < snippets && !s.is_empty() {
+            lines.push(format!("    {s}"));
+        }
+    }
+    if a.hits.is_empty() {
+        let names: Vec<&str> = a.asked.iter().map(|c| c.name()).collect();
+        lines.push(match names.as_slice() {
+            [] => "nothing was asked".to_owned(),
+            names => format!("nothing found in {}", names.join(", ")),
+        });
+    } else if shown < a.hits.len() {
+        lines.push(format!(
+            "{} more hits do not fit the budget of {} tokens",
+            a.hits.len() - shown,
+            shape.budget
+        ));
+    }
+    for (c, n) in &a.coverage {
+        lines.push(format!("note: {}: {}", c.name(), safe(n)));
+    }
+    lines.join("\n")
 }
 
 /// The answer as text: a hit a line, within the budget, coverage at the end where something is missing.
@@ -229,37 +288,7 @@ pub fn search(query: &str, a: &AllAnswer, shape: AllShape) -> String {
     if shape.json {
         return serde_json::to_string_pretty(&value(query, a, shape)).unwrap_or_default();
     }
-    let render = |shown: usize, snippets: usize| {
-        let mut lines: Vec<String> = Vec::new();
-        for (i, h) in a.hits[..shown].iter().enumerate() {
-            let mut l = line(h, shape.now);
-            if shape.explain {
-                l.push_str(&format!("  evidence {:.2}", h.evidence));
-            }
-            lines.push(l);
-            let s = snippet(h);
-            if shape.explain && i < snippets && !s.is_empty() {
-                lines.push(format!("    {s}"));
-            }
-        }
-        if a.hits.is_empty() {
-            let names: Vec<&str> = a.asked.iter().map(|c| c.name()).collect();
-            lines.push(match names.as_slice() {
-                [] => "nothing was asked".to_owned(),
-                names => format!("nothing found in {}", names.join(", ")),
-            });
-        } else if shown < a.hits.len() {
-            lines.push(format!(
-                "{} more hits do not fit the budget of {} tokens",
-                a.hits.len() - shown,
-                shape.budget
-            ));
-        }
-        for (c, n) in &a.coverage {
-            lines.push(format!("note: {}: {}", c.name(), safe(n)));
-        }
-        lines.join("\n")
-    };
+    let render = |shown: usize, snippets: usize| lines(a, shape, shown, snippets);
     let (shown, snippets) = budget::fit(&render, a.hits.len(), shape.budget);
     render(shown, snippets)
 }

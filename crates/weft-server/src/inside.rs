@@ -7,6 +7,7 @@ use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 use weft_engine::Engine;
 
+use crate::Cassettes;
 use crate::http::{self, Access};
 
 /// Answers a request of the read API as the owner of the store: status and body.
@@ -26,7 +27,10 @@ pub async fn ask(
         .body(Body::from(body.to_owned()))
         .map_err(std::io::Error::other)?;
     request.extensions_mut().insert(Access::all());
-    let answer = match http::api(engine, Router::new()).oneshot(request).await {
+    let answer = match http::api(engine, &Cassettes::default(), Router::new())
+        .oneshot(request)
+        .await
+    {
         Ok(answer) => answer,
         Err(never) => match never {},
     };

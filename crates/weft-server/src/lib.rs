@@ -3,6 +3,9 @@
 //! The only crate with wire types. It takes listeners that are bound already, so tests use port 0.
 
 pub mod all_text;
+pub mod brief_text;
+mod cassettes;
+mod client;
 pub mod code_text;
 pub mod decision_text;
 mod http;
@@ -19,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weft_engine::Engine;
 
+pub use cassettes::Cassettes;
 pub use inside::ask;
 pub use mcp::{Profile, serve_stdio};
 pub use proxy::{UpstreamConfig, Upstreams, serve_proxy};
@@ -32,6 +36,8 @@ pub struct Options {
     pub token: Option<String>,
     /// Name and version that MCP clients are told.
     pub version: &'static str,
+    /// The services that extend the read API.
+    pub cassettes: Cassettes,
 }
 
 impl std::fmt::Debug for Options {
@@ -58,8 +64,15 @@ pub async fn serve_api(
     stop: CancellationToken,
 ) -> std::io::Result<()> {
     let guard = guard(&listener, &options)?;
-    let router = http::api(options.engine.clone(), mcp::router(&options, &stop));
-    axum::serve(listener, http::layered(router, guard, metrics::api()))
+    options.cassettes.follow(stop.clone());
+    let router = http::api(
+        options.engine.clone(),
+        &options.cassettes,
+        mcp::router(&options, &stop),
+    );
+    let service = http::layered(router, guard, metrics::api())
+        .into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service)
         .with_graceful_shutdown(async move { stop.cancelled().await })
         .await
 }

@@ -1,6 +1,7 @@
 //! Fixtures and fakes for tests; never part of the product.
 
 mod fake;
+mod node;
 mod postgres;
 mod python;
 mod upstream;
@@ -8,6 +9,7 @@ mod upstream;
 use std::path::PathBuf;
 
 pub use fake::{Answer, CUT, DIES, FakeProvider};
+pub use node::{Node, node};
 pub use postgres::{Postgres, own_postgres, postgres, shared_store};
 pub use python::{Python, python};
 pub use upstream::{Heard, Upstream, Wire, coded};

@@ -45,13 +45,14 @@ fn install() -> Result<Python, String> {
     lock.lock().map_err(|e| e.to_string())?;
     let (packages, done) = (home.join("packages"), home.join("complete"));
     if !done.exists() {
-        fetch(&packages)?;
+        pip(&packages, &PACKAGES)?;
         std::fs::write(done, "").map_err(|e| e.to_string())?;
     }
     Ok(Python(packages))
 }
 
-fn fetch(into: &Path) -> Result<(), String> {
+/// Installs packages into a folder.
+pub(crate) fn pip(into: &Path, packages: &[&str]) -> Result<(), String> {
     let o = Command::new("python3")
         .args([
             "-m",
@@ -62,7 +63,7 @@ fn fetch(into: &Path) -> Result<(), String> {
         ])
         .arg("--target")
         .arg(into)
-        .args(PACKAGES)
+        .args(packages)
         .output()
         .map_err(|e| format!("python3: {e}"))?;
     if o.status.success() {

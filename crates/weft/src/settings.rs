@@ -281,6 +281,34 @@ impl Settings {
         }
     }
 
+    /// Addresses of cassettes: from the environment, with commas, else from the file, an array.
+    pub(crate) fn cassettes(&self) -> Result<Vec<String>> {
+        for name in ["WEFT_CASSETTES", "TAPES_CASSETTES"] {
+            if let Ok(v) = std::env::var(name)
+                && !v.trim().is_empty()
+            {
+                let all = v.split(',').map(|u| u.trim().to_owned());
+                return Ok(all.filter(|u| !u.is_empty()).collect());
+            }
+        }
+        let bad = || {
+            usage(
+                format!(
+                    "cassettes in {} is no list of addresses",
+                    self.config_path().display()
+                ),
+                "write cassettes = [\"http://127.0.0.1:9999/openapi\"] at the top of the file",
+            )
+        };
+        let Some(item) = self.file.get("cassettes") else {
+            return Ok(Vec::new());
+        };
+        let all = item.as_array().ok_or_else(bad)?;
+        all.iter()
+            .map(|v| v.as_str().map(str::to_owned).ok_or_else(bad))
+            .collect()
+    }
+
     pub(crate) fn text(&self, name: &str) -> Result<String> {
         Ok(self.get(name)?.0)
     }

@@ -14,14 +14,25 @@ pub(crate) struct Access {
     pub(crate) scope: Scope,
     /// Repositories that it sees; empty = all.
     pub(crate) repositories: Arc<[String]>,
+    /// Whether the header `Authorization` holds a token of weft's.
+    pub(crate) by_token: bool,
 }
 
 impl Access {
-    /// The owner of the machine, or of `WEFT_TOKEN`.
+    /// The owner of `WEFT_TOKEN`.
+    pub(crate) fn owner() -> Self {
+        Self {
+            by_token: true,
+            ..Self::all()
+        }
+    }
+
+    /// The owner of the machine.
     pub(crate) fn all() -> Self {
         Self {
             scope: Scope::Admin,
             repositories: Arc::from([]),
+            by_token: false,
         }
     }
 
@@ -33,6 +44,7 @@ impl Access {
         Some(Self {
             scope: row.scope,
             repositories: row.repositories.into(),
+            by_token: true,
         })
     }
 
@@ -51,10 +63,12 @@ impl Access {
 pub(crate) fn needed(method: &Method, path: &str) -> Scope {
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     let decides = path.starts_with("/v1/decisions") || path.starts_with("/v1/workspaces/");
-    if path.starts_with("/v1/ingest") || (decides && !reads) {
+    let cassette = path.starts_with("/v1/cassettes/") && path != "/v1/cassettes/search/spans";
+    if path.starts_with("/v1/ingest") || ((decides || cassette) && !reads) {
         Scope::Write
     } else if reads
         || path.starts_with("/api/")
+        || path == "/v1/cassettes/search/spans"
         || path.ends_with("/mcp")
         || path.starts_with("/mcp")
     {
@@ -77,6 +91,11 @@ mod tests {
         assert_eq!(needed(&Method::POST, "/v1/admin/derive/run"), Scope::Admin);
         assert_eq!(needed(&Method::POST, "/api/weave/x/search"), Scope::Read);
         assert_eq!(needed(&Method::POST, "/v1/mcp"), Scope::Read);
+        assert_eq!(
+            needed(&Method::POST, "/v1/cassettes/search/spans"),
+            Scope::Read
+        );
+        assert_eq!(needed(&Method::POST, "/v1/cassettes/x/y"), Scope::Write);
         assert_eq!(needed(&Method::GET, "/v1/decisions"), Scope::Read);
         assert_eq!(
             needed(&Method::POST, "/v1/workspaces/x/decisions"),

@@ -2,6 +2,7 @@
 
 mod access;
 mod all;
+mod cassettes;
 mod decisions;
 pub(crate) mod dto;
 mod export;
@@ -31,6 +32,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::decompression::RequestDecompressionLayer;
 use weft_engine::{Engine, StoreError};
 
+use crate::Cassettes;
 use crate::metrics::{self, Surface};
 use crate::{host_of, is_local_name};
 pub(crate) use access::{Access, Scope};
@@ -81,12 +83,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
     })
 }
 
-/// The read API; `mcp` brings the routes of MCP.
-pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
+/// The read API with the routes of cassettes; `mcp` brings the routes of MCP.
+pub(crate) fn api(engine: Arc<Engine>, cassettes: &Cassettes, mcp: Router) -> Router {
     Router::new()
         .route("/ping", get(|| async { Json("pong") }))
         .route("/metrics", get(api_metrics))
-        .route("/openapi", get(openapi::api))
         .route("/v1/stats", get(sessions::stats))
         .route("/v1/sessions", get(sessions::list))
         .route(
@@ -104,9 +105,11 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .route("/v1/traces/{trace_id}", get(traces::get))
         .route("/v1/traces/{trace_id}/spans/{span_id}", get(traces::span))
         .route("/v1/search/spans", get(search::spans))
-        .route("/v1/cassettes", get(no_cassettes))
         .route("/v1/search/all", get(all::search))
-        .route("/v1/cassettes/search/spans", get(search::cassette_spans))
+        .route(
+            "/v1/cassettes/search/spans",
+            get(search::cassette_spans).post(search::cassette_spans_body),
+        )
         .route("/v1/admin/derive/run", post(sessions::derive_run))
         .route("/v1/admin/seed/demo", post(sessions::seed_demo))
         .route("/v1/admin/raw-turns/attribution-repair", post(repair::post))
@@ -124,15 +127,11 @@ pub(crate) fn api(engine: Arc<Engine>, mcp: Router) -> Router {
         .route("/v1/ingest", post(ingest_elsewhere))
         .route("/v1/ingest/transcript", post(ingest_elsewhere))
         .with_state(engine)
+        .merge(cassettes::routes(cassettes.clone()))
         .merge(mcp)
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(CompressionLayer::new())
-}
-
-/// `GET /v1/cassettes`: clients ask it first; none is served here.
-async fn no_cassettes() -> Json<serde_json::Value> {
-    Json(json!({"contract_version": "v1", "cassettes": [], "problems": []}))
 }
 
 /// The routes of decisions under a prefix.
@@ -254,7 +253,7 @@ impl Guard {
         let given = value(header::AUTHORIZATION).and_then(|v| v.strip_prefix("Bearer "));
         let own = self.token.as_deref();
         let access = match (given, own) {
-            (Some(g), Some(t)) if same(g.as_bytes(), t.as_bytes()) => Some(Access::all()),
+            (Some(g), Some(t)) if same(g.as_bytes(), t.as_bytes()) => Some(Access::owner()),
             (Some(g), _) => Access::of(&self.engine, g)
                 // Without tokens there is nothing to check a header against.
                 .or_else(|| {

@@ -77,6 +77,7 @@ const SHAPES: &[(&str, &str)] = &[
         "id: int, source: string, provider?: string, agent_name?: string, request_id?: string,
          received_at: time, meta?: object, request_bytes: int, response_bytes: int",
     ),
+    ("SpanSearchArguments", "query: string, top_k?: int"),
     ("SpanSearchOutput", "query: string, results: [SpanSearchResult], count: int"),
     (
         "SpanSearchResult",

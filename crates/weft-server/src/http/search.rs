@@ -169,6 +169,65 @@ pub(super) async fn cassette_spans(app: App, p: Params) -> Result<Response, ApiE
     answer(app, p, Some(MAX_CASSETTE_TOP_K)).await
 }
 
+/// Bytes of the body of `POST /v1/cassettes/search/spans`, at most.
+const MAX_BODY: usize = 1 << 20;
+
+/// The arguments of `POST /v1/cassettes/search/spans`.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SpanArguments {
+    query: String,
+    top_k: Option<i64>,
+}
+
+/// `POST /v1/cassettes/search/spans`: the same with the arguments in the body, as tools send them.
+pub(super) async fn cassette_spans_body(
+    State(engine): App,
+    request: axum::extract::Request,
+) -> Result<Response, ApiError> {
+    let invalid =
+        |e: &dyn std::fmt::Display| ApiError::bad(format!("invalid search arguments: {e}"));
+    let bytes = axum::body::to_bytes(request.into_body(), MAX_BODY)
+        .await
+        .map_err(|_| invalid(&"the body is larger than 1 MiB"))?;
+    let mut stream = serde_json::Deserializer::from_slice(&bytes).into_iter::<SpanArguments>();
+    let given = match stream.next() {
+        Some(Ok(a)) => a,
+        Some(Err(e)) => return Err(invalid(&e)),
+        None => return Err(invalid(&"EOF")),
+    };
+    let end = stream.byte_offset();
+    if bytes[end..].iter().any(|b| !b.is_ascii_whitespace()) {
+        return Err(ApiError::bad("body must contain one JSON object"));
+    }
+    if given.query.is_empty() {
+        return Err(ApiError::bad("query is required"));
+    }
+    let limit = match given.top_k {
+        None => 5,
+        Some(n) if n <= 0 => 5,
+        Some(n) => usize::try_from(n)
+            .ok()
+            .filter(|n| *n <= MAX_CASSETTE_TOP_K)
+            .ok_or_else(|| {
+                ApiError::bad(format!(
+                    "top_k must be an integer no greater than {MAX_CASSETTE_TOP_K}"
+                ))
+            })?,
+    };
+    let q = SpanQuery {
+        query: given.query.clone(),
+        limit,
+        mode: Mode::Vector,
+        filter: Filter::default(),
+        context: 0,
+    };
+    match blocking(move || engine.search_spans(&q)).await? {
+        Ok(a) => Ok(Json(search_output(&given.query, &a.hits, true)).into_response()),
+        Err(e) => Err(ApiError(status(&e), e.to_string())),
+    }
+}
+
 async fn answer(State(engine): App, p: Params, max: Option<usize>) -> Result<Response, ApiError> {
     let mode = match p.get("mode") {
         None => Mode::Vector,

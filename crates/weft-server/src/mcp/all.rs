@@ -2,22 +2,25 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
-use serde_json::{Map, Value, json};
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde_json::{Value, json};
 use weft_engine::everything::{AllQuery, Corpus, MAX_LIMIT};
 use weft_engine::why::WhyOptions;
 use weft_engine::{Engine, Filter, now};
 
-use super::object;
+use super::tool::{self, Answer, Given, answers, arguments, hinted, reads};
 use crate::all_text::{self, AllShape};
 
 /// Tokens of an answer, unless asked for otherwise.
 const BUDGET: i64 = 1_200;
 
 pub(super) fn tools() -> [Tool; 3] {
-    let search = json!({
-        "type": "object",
-        "properties": {
+    let text = json!({"type": "string"});
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    let json_flag =
+        json!({"type": "boolean", "description": "Answer with all that is known, as JSON"});
+    let search = arguments(
+        json!({
             "query": {"type": "string", "description": "What to look for: words, a question, a name, an error message, a ticket, a commit id"},
             "in": {"type": "string", "description": "Only these, with commas: spans (what was said), code, decisions"},
             "limit": {"type": "integer", "description": "Number of hits (default 10)"},
@@ -28,51 +31,83 @@ pub(super) fn tools() -> [Tool; 3] {
             "session": {"type": "string", "description": "Only this session"},
             "agent": {"type": "string", "description": "Only this agent program: claude, codex, …"},
             "since": {"type": "string", "description": "A day, `last week`, `3 days ago`, an RFC 3339 time"},
-            "json": {"type": "boolean", "description": "Answer with JSON instead of text"},
-        },
-        "required": ["query"],
-        "additionalProperties": false,
-    });
-    let why = json!({
-        "type": "object",
-        "properties": {
-            "target": {"type": "string", "description": "path, path:line or path::symbol"},
-            "json": {"type": "boolean", "description": "Answer with JSON instead of text"},
-        },
-        "required": ["target"],
-        "additionalProperties": false,
-    });
-    let show = json!({
-        "type": "object",
-        "properties": {
-            "reference": {"type": "string", "description": "As a search prints it: span:ID, session:ID, path::symbol, decision:PATH, commit:ID"},
-            "json": {"type": "boolean", "description": "Answer with JSON instead of text"},
-        },
-        "required": ["reference"],
-        "additionalProperties": false,
-    });
-    let reads = || ToolAnnotations::new().read_only(true);
+            "json": json_flag,
+        }),
+        &["query"],
+    );
+    let hit = answers(
+        json!({
+            "corpus": text, "reference": text, "text": text, "repository": text,
+            "age": {"type": "string", "description": "How long ago: 5m, 3h, 2d, 6w, 8mo, 3y"},
+            "matched": texts,
+        }),
+        &["corpus", "reference", "text", "matched"],
+    );
+    let found = answers(
+        json!({
+            "query": text,
+            "in": texts,
+            "hits": {"type": "array", "items": hit},
+            "coverage": {"type": "array", "items": answers(json!({"corpus": text, "note": text}), &["corpus", "note"])},
+            "left_out": {"type": "integer", "description": "Hits that did not fit the budget"},
+        }),
+        &["query", "in", "hits", "coverage"],
+    );
+    let objects = json!({"type": "array", "items": {"type": "object"}});
+    let because = answers(
+        json!({
+            "target": {"type": "object"}, "decisions": objects, "commits": objects,
+            "more_commits": {"type": "boolean"}, "spans": objects, "notes": texts,
+        }),
+        &["target", "decisions", "commits", "spans"],
+    );
+    let shown = answers(
+        json!({"reference": text, "text": {"type": "string", "description": "What it says; not with json"}}),
+        &[],
+    );
     [
-        Tool::new(
-            "search",
-            "One search over what was said to agents, what is in the code and what was decided. A hit a line: \
-             corpus, reference, what it says, age, why it matched. `show` opens a reference.",
-            object(search),
-        )
-        .with_annotations(reads()),
-        Tool::new(
-            "why",
-            "Why a file, line or symbol is as it is: the commits that shaped it, the agent calls that wrote it \
-             with their prompts, and the decisions that govern it. Ask before you change something odd.",
-            object(why),
-        )
-        .with_annotations(reads()),
-        Tool::new(
-            "show",
-            "Open what a search found: a span with its neighbours, a symbol with its source, a decision in full.",
-            object(show),
-        )
-        .with_annotations(reads()),
+        reads(
+            [
+                "search",
+                "Search everything",
+                "One search over what was said to agents, what is in the code and what was decided. Ask it first, \
+                 before grep and before you change or decide something. A hit a line: corpus, reference, what it \
+                 says, age, why it matched. `show` opens a reference.",
+            ],
+            search,
+            found,
+        ),
+        reads(
+            [
+                "why",
+                "Why is it so",
+                "Why a file, line or symbol is as it is: the commits that shaped it, the agent calls that wrote it \
+                 with their prompts, and the decisions that govern it. Ask before you change something odd.",
+            ],
+            arguments(
+                json!({
+                    "target": {"type": "string", "description": "path, path:line or path::symbol"},
+                    "json": json_flag,
+                }),
+                &["target"],
+            ),
+            because,
+        ),
+        reads(
+            [
+                "show",
+                "Open a hit",
+                "Open what a search found: a span with its neighbours, a symbol with its source, a decision in full.",
+            ],
+            arguments(
+                json!({
+                    "reference": {"type": "string", "description": "As a search prints it: span:ID, session:ID, path::symbol, decision:PATH, commit:ID"},
+                    "json": json_flag,
+                }),
+                &["reference"],
+            ),
+            shown,
+        ),
     ]
 }
 
@@ -84,23 +119,6 @@ pub(super) enum Asked {
     Show(String, bool),
 }
 
-fn text(o: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
-    match o.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(s)) if s.trim().is_empty() => Ok(None),
-        Some(Value::String(s)) => Ok(Some(s.clone())),
-        Some(v) => Err(format!("{name}: {v} has the wrong type, want \"string\"")),
-    }
-}
-
-fn flag(o: &Map<String, Value>, name: &str) -> Result<bool, String> {
-    match o.get(name) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(b)) => Ok(*b),
-        Some(v) => Err(format!("{name}: {v} has the wrong type, want \"boolean\"")),
-    }
-}
-
 impl Asked {
     /// Whether one of these tools is called this.
     pub(super) fn knows(tool: &str) -> bool {
@@ -108,7 +126,6 @@ impl Asked {
     }
 
     pub(super) fn read(tool: &str, given: Option<JsonObject>) -> Result<Self, String> {
-        let o = given.unwrap_or_default();
         let known: &[&str] = match tool {
             "search" => &[
                 "query",
@@ -126,40 +143,17 @@ impl Asked {
             "why" => &["target", "json"],
             _ => &["reference", "json"],
         };
-        if let Some(k) = o.keys().find(|k| !known.contains(&k.as_str())) {
-            return Err(format!(
-                "unexpected additional properties [\"{k}\"]; the arguments are {}",
-                known.join(", ")
-            ));
-        }
-        let required = known[0];
-        let first = text(&o, required)?.ok_or_else(|| match o.contains_key(required) {
-            true => format!("{required}: must not be empty"),
-            false => format!("required: missing properties: [\"{required}\"]"),
-        })?;
-        let json = flag(&o, "json")?;
+        let o = Given::new(given, known)?;
+        let first = o.required(known[0])?;
+        let json = o.flag("json")?;
         match tool {
             "why" => return Ok(Self::Why(first, json)),
             "show" => return Ok(Self::Show(first, json)),
             _ => {}
         }
-        let integer = |name: &str, default: i64| match o.get(name) {
-            None | Some(Value::Null) => Ok(default),
-            Some(v) => v
-                .as_i64()
-                .or_else(|| v.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
-                .ok_or_else(|| format!("{name}: {v} has the wrong type, want \"integer\"")),
-        };
-        let limit = integer("limit", integer("top_k", 10)?)?;
-        if !(1..=MAX_LIMIT as i64).contains(&limit) {
-            return Err(format!("limit: must be between 1 and {MAX_LIMIT}"));
-        }
-        let budget = integer("budget", BUDGET)?;
-        if budget < 1 {
-            return Err("budget: must be positive".into());
-        }
+        let limit = o.limit("limit", o.integer("top_k", 10)?, MAX_LIMIT)?;
         let since =
-            match text(&o, "since")? {
+            match o.text("since")? {
                 None => None,
                 Some(t) => Some(weft_engine::time_words(&t).and_then(|r| r.0).ok_or_else(
                     || {
@@ -169,73 +163,75 @@ impl Asked {
                     },
                 )?),
             };
+        let shape = AllShape {
+            budget: o.budget("budget", BUDGET)?,
+            json,
+            explain: false,
+            now: now(),
+        };
         let q = AllQuery {
             query: first,
-            corpora: Corpus::parse_list(&text(&o, "in")?.unwrap_or_default())?,
-            limit: limit as usize,
-            all_repos: flag(&o, "all_repos")?,
+            corpora: Corpus::parse_list(&o.text("in")?.unwrap_or_default())?,
+            limit,
+            all_repos: o.flag("all_repos")?,
             folder: std::env::current_dir().ok(),
             background: true,
             filter: Filter {
-                sessions: text(&o, "session")?.into_iter().collect(),
-                agent: text(&o, "agent")?,
-                file: text(&o, "file")?,
+                sessions: o.text("session")?.into_iter().collect(),
+                agent: o.text("agent")?,
+                file: o.text("file")?,
                 since,
                 ..Filter::default()
             },
             ..AllQuery::default()
         };
-        let shape = AllShape {
-            budget: usize::try_from(budget).unwrap_or(usize::MAX),
-            json,
-            explain: false,
-            now: now(),
-        };
         Ok(Self::Search(Box::new(q), shape))
     }
 }
 
-fn run(engine: &Engine, asked: Asked) -> Result<String, String> {
-    let hinted = |text: String, hint: Option<&str>| match hint {
-        Some(h) => format!("{text}; {h}"),
-        None => text,
-    };
-    let here = || std::env::current_dir().map_err(|e| e.to_string());
-    match asked {
+/// What `why` tells, as text and without the source that the caller can read itself.
+pub(super) fn why(engine: &Engine, target: &str, json: bool) -> Result<Answer, String> {
+    let here = std::env::current_dir().map_err(|e| e.to_string())?;
+    let w = engine
+        .why(target, &here, WhyOptions::default())
+        .map_err(|e| hinted(&e, e.hint()))?;
+    let mut structured = all_text::why_json(&w);
+    if json {
+        return Ok(Answer::of(structured));
+    }
+    if let Some(o) = structured["target"].as_object_mut() {
+        o.remove("text");
+    }
+    Ok(Answer {
+        text: all_text::why(&w, now()),
+        structured,
+    })
+}
+
+/// What a reference leads to.
+pub(super) fn show(engine: &Engine, reference: &str, json: bool) -> Result<Answer, String> {
+    let here = std::env::current_dir().map_err(|e| e.to_string())?;
+    let s = engine
+        .show(reference, &here)
+        .map_err(|e| hinted(&e, e.hint()))?;
+    if json {
+        return Ok(Answer::of(all_text::shown_json(&s)));
+    }
+    let text = all_text::shown(&s);
+    let structured: Value = json!({"reference": reference, "text": text});
+    Ok(Answer { text, structured })
+}
+
+pub(super) async fn answer(engine: Arc<Engine>, asked: Asked) -> CallToolResult {
+    tool::run(move || match asked {
         Asked::Search(q, shape) => {
             let a = engine
                 .search_everything(&q, &mut |_, _, _| {})
                 .map_err(|e| e.to_string())?;
-            Ok(all_text::search(&q.query, &a, shape))
+            Ok(all_text::search_answer(&q.query, &a, shape))
         }
-        Asked::Why(target, json) => {
-            let w = engine
-                .why(&target, &here()?, WhyOptions::default())
-                .map_err(|e| hinted(e.to_string(), e.hint()))?;
-            Ok(if json {
-                all_text::why_json(&w).to_string()
-            } else {
-                all_text::why(&w, now())
-            })
-        }
-        Asked::Show(reference, json) => {
-            let s = engine
-                .show(&reference, &here()?)
-                .map_err(|e| hinted(e.to_string(), e.hint()))?;
-            Ok(if json {
-                all_text::shown_json(&s).to_string()
-            } else {
-                all_text::shown(&s)
-            })
-        }
-    }
-}
-
-pub(super) async fn answer(engine: Arc<Engine>, asked: Asked) -> CallToolResult {
-    let failed = |e: String| CallToolResult::error(vec![ContentBlock::text(e)]);
-    match tokio::task::spawn_blocking(move || run(&engine, asked)).await {
-        Ok(Ok(text)) => CallToolResult::success(vec![ContentBlock::text(text)]),
-        Ok(Err(e)) => failed(e),
-        Err(e) => failed(e.to_string()),
-    }
+        Asked::Why(target, json) => why(&engine, &target, json),
+        Asked::Show(reference, json) => show(&engine, &reference, json),
+    })
+    .await
 }

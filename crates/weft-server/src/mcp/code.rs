@@ -3,64 +3,88 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde_json::{Value, json};
 use weft_engine::code::{CodeQuery, MAX_LIMIT, MAX_QUERY, paths};
 use weft_engine::{CodeError, CodeRepo, Engine};
 
-use super::object;
+use super::tool::{self, Answer, Given, answers, arguments, hinted, reads};
 use crate::code_text::{self, Shape};
 
 /// Tokens of an answer, unless asked for otherwise.
 const BUDGET: i64 = 800;
+
+/// The schema of an answer: hits with `hit`'s members, more with `json`.
+fn output() -> Value {
+    let text = json!({"type": "string"});
+    let hit = answers(
+        json!({
+            "target": {"type": "string", "description": "path::symbol, which `show` opens"},
+            "line": {"type": "integer"}, "signature": text, "doc": text,
+            "tags": {"type": "string", "description": "Whose it is, and whether it is still being written"},
+        }),
+        &["target", "line", "signature"],
+    );
+    let flag = json!({"type": "boolean"});
+    answers(
+        json!({
+            "query": text, "workstream": text, "hits": {"type": "array", "items": hit},
+            "stale": flag, "indexing": flag, "notes": {"type": "array", "items": text},
+        }),
+        &["query", "workstream", "hits"],
+    )
+}
 
 pub(super) fn tools() -> [Tool; 2] {
     let paths = json!({
         "type": "array", "items": {"type": "string"},
         "description": "Only under these path prefixes, such as src/api/",
     });
-    let json_flag = json!({"type": "boolean", "description": "Answer with JSON instead of text"});
+    let json_flag =
+        json!({"type": "boolean", "description": "Answer with all that is known, as JSON"});
     let repository = json!({
         "type": "string",
-        "description": "Folder or id of the repository; by default the one the server runs in",
+        "description": "Folder or id of a repository that is known here; by default the one the server runs in",
     });
-    let search = json!({
-        "type": "object",
-        "properties": {
+    let search = arguments(
+        json!({
             "query": {"type": "string", "description": "What the code does, in words or as a question; names work too"},
             "limit": {"type": "integer", "description": "Number of hits, 1 to 50 (default 10)"},
             "budget_tokens": {"type": "integer", "description": "Tokens that the answer may cost (default 800)"},
             "paths": paths, "json": json_flag, "repository": repository,
-        },
-        "required": ["query"],
-        "additionalProperties": false,
-    });
-    let find = json!({
-        "type": "object",
-        "properties": {
+        }),
+        &["query"],
+    );
+    let find = arguments(
+        json!({
             "query": {"type": "string", "description": "A name, or words of a name, signature or first doc line"},
             "limit": {"type": "integer", "description": "Number of hits, 1 to 50 (default 20)"},
             "paths": paths, "json": json_flag, "repository": repository,
-        },
-        "required": ["query"],
-        "additionalProperties": false,
-    });
+        }),
+        &["query"],
+    );
     [
-        Tool::new(
-            "search_code",
-            "Find code by what it does, in one call, within a token budget: functions, types and files of \
-             this repository, what other agents are still writing included. Each line is path:line, \
-             signature, what it does.",
-            object(search),
-        )
-        .with_annotations(ToolAnnotations::new().read_only(true)),
-        Tool::new(
-            "find_symbols",
-            "Find symbols by name, signature or first doc line in the files on disk: `add to cart` finds \
-             addToCart, add_to_cart and AddToCart.",
-            object(find),
-        )
-        .with_annotations(ToolAnnotations::new().read_only(true)),
+        reads(
+            [
+                "search_code",
+                "Search code",
+                "Find code by what it does, in one call, within a token budget: functions, types and files of \
+                 this repository, what other agents are still writing included. Use it before grep where you do \
+                 not know the name. Each line is path:line, signature, what it does.",
+            ],
+            search,
+            output(),
+        ),
+        reads(
+            [
+                "find_symbols",
+                "Find symbols",
+                "Find symbols by name, signature or first doc line in the files on disk: `add to cart` finds \
+                 addToCart, add_to_cart and AddToCart. Use it where you know a name or a part of one.",
+            ],
+            find,
+            output(),
+        ),
     ]
 }
 
@@ -77,6 +101,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// Whether one of these tools is called this.
+    pub(super) fn knows(tool: &str) -> bool {
+        matches!(tool, "search_code" | "find_symbols")
+    }
+
     pub(super) fn read(tool: &str, given: Option<JsonObject>) -> Result<Self, String> {
         let find = tool == "find_symbols";
         let known: &[&str] = if find {
@@ -91,86 +120,50 @@ impl Asked {
                 "repository",
             ]
         };
-        let given = given.unwrap_or_default();
-        if let Some(k) = given.keys().find(|k| !known.contains(&k.as_str())) {
-            return Err(format!(
-                "unexpected additional properties [\"{k}\"]; the arguments are {}",
-                known.join(", ")
-            ));
-        }
-        let integer = |name: &str, default: i64| match given.get(name) {
-            None | Some(Value::Null) => Ok(default),
-            Some(v) => v
-                .as_i64()
-                .or_else(|| v.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
-                .ok_or_else(|| format!("{name}: {v} has the wrong type, want \"integer\"")),
-        };
-        let query = match given.get("query") {
-            Some(Value::String(s)) if !s.trim().is_empty() => s.clone(),
-            Some(Value::String(_)) => return Err("query: must not be empty".into()),
-            Some(v) => return Err(format!("query: {v} has the wrong type, want \"string\"")),
-            None => return Err("required: missing properties: [\"query\"]".into()),
-        };
+        let given = Given::new(given, known)?;
+        let query = given.required("query")?;
         if query.chars().count() > MAX_QUERY {
             return Err(format!("query: longer than {MAX_QUERY} characters"));
         }
-        let limit = integer("limit", if find { 20 } else { 10 })?;
-        if !(1..=MAX_LIMIT as i64).contains(&limit) {
-            return Err("limit: must be between 1 and 50".into());
-        }
-        let budget = integer("budget_tokens", BUDGET)?;
-        if budget < 1 {
-            return Err("budget_tokens: must be positive".into());
-        }
         let mut prefixes = Vec::new();
+        let wrong =
+            |v: &Value, want: &str| format!("paths: {v} has the wrong type, want \"{want}\"");
         match given.get("paths") {
-            None | Some(Value::Null) => {}
+            None => {}
             Some(Value::String(s)) => prefixes.push(s.clone()),
             Some(Value::Array(a)) => {
                 for v in a {
-                    let s = v
-                        .as_str()
-                        .ok_or_else(|| format!("paths: {v} has the wrong type, want \"string\""))?;
-                    prefixes.push(s.to_owned());
+                    prefixes.push(v.as_str().ok_or_else(|| wrong(v, "string"))?.to_owned());
                 }
             }
-            Some(v) => return Err(format!("paths: {v} has the wrong type, want \"array\"")),
+            Some(v) => return Err(wrong(v, "array")),
         }
-        let json = match given.get("json") {
-            None | Some(Value::Null) => false,
-            Some(Value::Bool(b)) => *b,
-            Some(v) => return Err(format!("json: {v} has the wrong type, want \"boolean\"")),
-        };
-        let repository = match given.get("repository") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(s)) => Some(s.clone()),
-            Some(v) => {
-                return Err(format!(
-                    "repository: {v} has the wrong type, want \"string\""
-                ));
-            }
-        };
         Ok(Self {
             find,
             query,
-            limit: limit as usize,
-            budget: usize::try_from(budget).unwrap_or(usize::MAX),
+            limit: given.limit("limit", if find { 20 } else { 10 }, MAX_LIMIT)?,
+            budget: given.budget("budget_tokens", BUDGET)?,
             paths: paths::prefixes(&prefixes).map_err(|e| format!("paths: {e}"))?,
-            json,
-            repository,
+            json: given.flag("json")?,
+            repository: given.text("repository")?,
         })
     }
 }
 
 /// The repository that a call is about: the one that is named, the one where the server runs, or the only
-/// one that is known.
+/// one that is known. One that nobody made known is not read.
 fn repository(engine: &Engine, named: Option<&str>) -> Result<CodeRepo, CodeError> {
     if let Some(name) = named {
-        return match engine.code_repository_by_id(name) {
-            Err(CodeError::NoSuchRepository(_)) if Path::new(name).exists() => {
-                engine.code_repository(Path::new(name))
-            }
-            other => other,
+        let Ok(folder) = Path::new(name).canonicalize() else {
+            return engine.code_repository_by_id(name);
+        };
+        let known = engine.store().repositories(None)?;
+        return if known.iter().any(|r| folder.starts_with(&r.root)) {
+            engine.code_repository(&folder)
+        } else {
+            Err(CodeError::Bad(format!(
+                "no repository that is known here holds {name}; a search inside of it, `weft search code`, makes it known"
+            )))
         };
     }
     let here = std::env::current_dir().map_err(|e| CodeError::Bad(e.to_string()))?;
@@ -189,7 +182,7 @@ fn repository(engine: &Engine, named: Option<&str>) -> Result<CodeRepo, CodeErro
     }
 }
 
-fn run(engine: &Engine, asked: &Asked) -> Result<String, CodeError> {
+fn found(engine: &Engine, asked: &Asked) -> Result<Answer, CodeError> {
     let repo = repository(engine, asked.repository.as_deref())?;
     let q = CodeQuery {
         query: asked.query.clone(),
@@ -206,23 +199,17 @@ fn run(engine: &Engine, asked: &Asked) -> Result<String, CodeError> {
     };
     if asked.find {
         let found = engine.code_find(&repo, &q, &mut |_, _, _| {})?;
-        return Ok(code_text::find(&asked.query, &found, shape));
+        return Ok(code_text::find_answer(&asked.query, &found, shape));
     }
     let found = engine.code_search(&repo, &q, &mut |_, _, _| {})?;
-    Ok(code_text::search(&found, shape))
+    Ok(code_text::search_answer(&found, shape))
 }
 
 pub(super) async fn answer(engine: Arc<Engine>, asked: Asked) -> CallToolResult {
-    let failed =
-        |e: String| CallToolResult::error(vec![ContentBlock::text(format!("Search failed: {e}"))]);
-    match tokio::task::spawn_blocking(move || run(&engine, &asked)).await {
-        Ok(Ok(text)) => CallToolResult::success(vec![ContentBlock::text(text)]),
-        Ok(Err(e)) => failed(match e.hint() {
-            Some(h) => format!("{e}; {h}"),
-            None => e.to_string(),
-        }),
-        Err(e) => failed(e.to_string()),
-    }
+    tool::run(move || {
+        found(&engine, &asked).map_err(|e| format!("Search failed: {}", hinted(&e, e.hint())))
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde_json::{Map, Value, json};
 use weft_engine::decisions::DecisionQuery;
 use weft_engine::{DecisionError, Decisions, Engine};
 
-use super::object;
+use super::tool::{self, Answer, Given, answers, arguments, hinted, reads, writes};
 use crate::decision_text::{self, symbols_of};
 
 const MAX_LIMIT: i64 = 200;
@@ -53,23 +53,52 @@ impl Kind {
     }
 }
 
+/// The schema of a decision as the tools tell it.
+fn decision() -> Value {
+    let text = json!({"type": "string"});
+    let texts = json!({"type": "array", "items": text});
+    answers(
+        json!({
+            "id": text, "title": text, "rationale": text, "type": text, "status": text,
+            "similarity": {"type": "number"}, "files": texts, "made_by": text, "created_at": text,
+            "source": {"type": "string", "description": "Path of its record"}, "stale": {"type": "object"},
+        }),
+        &["id", "title"],
+    )
+}
+
+fn many() -> Value {
+    answers(
+        json!({"results": {"type": "array", "items": decision()}}),
+        &["results"],
+    )
+}
+
+/// The schema of what a tool says that changed something.
+fn done() -> Value {
+    let text = json!({"type": "string"});
+    answers(
+        json!({"id": text, "status": text, "title": text, "workspace": text}),
+        &["status"],
+    )
+}
+
 pub(super) fn tools(search_name: &'static str) -> Vec<Tool> {
-    let schema = |properties: Value, required: &[&str]| {
-        let mut properties = properties;
+    let schema = |mut properties: Value, required: &[&str]| {
         properties["workspace"] = json!({
             "type": "string",
             "description": "Name of the workspace; by default the repository that the server runs in",
         });
-        object(
-            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}),
-        )
+        arguments(properties, required)
     };
-    let reads = || ToolAnnotations::new().read_only(true);
     vec![
-        Tool::new(
-            search_name,
-            "Semantic search over past architectural decisions. Ask before implementing something, before \
-             picking a library, and when a part of the codebase looks odd: \"did we already decide on this?\"",
+        reads(
+            [
+                search_name,
+                "Search decisions",
+                "Semantic search over past architectural decisions. Ask before implementing something, before \
+                 picking a library, and when a part of the codebase looks odd: \"did we already decide on this?\"",
+            ],
             schema(
                 json!({
                     "query": {"type": "string", "description": "Natural language search query"},
@@ -77,12 +106,15 @@ pub(super) fn tools(search_name: &'static str) -> Vec<Tool> {
                 }),
                 &["query"],
             ),
-        )
-        .with_annotations(reads()),
-        Tool::new(
-            "decide",
-            "Record a decision and why it was made, so that nobody has to find it out again. It is proposed \
-             until somebody accepts it. One that says nearly the same as another is not recorded twice.",
+            many(),
+        ),
+        writes(
+            [
+                "decide",
+                "Record a decision",
+                "Record a decision and why it was made, so that nobody has to find it out again. It is proposed \
+                 until somebody accepts it. One that says nearly the same as another is not recorded twice.",
+            ],
             schema(
                 json!({
                     "title": {"type": "string", "description": "What was decided, in one line"},
@@ -101,16 +133,25 @@ pub(super) fn tools(search_name: &'static str) -> Vec<Tool> {
                 }),
                 &["title", "rationale"],
             ),
+            done(),
+            false,
         ),
-        Tool::new(
-            "decisions_stale",
-            "Decisions whose files or symbols changed since they were made, with the commit that changed them.",
+        reads(
+            [
+                "decisions_stale",
+                "Stale decisions",
+                "Decisions whose files or symbols changed since they were made, with the commit that changed them. \
+                 Ask at the start of work on a part, and when a decision and the code disagree.",
+            ],
             schema(json!({}), &[]),
-        )
-        .with_annotations(reads()),
-        Tool::new(
-            "decision_reaffirm",
-            "Say that a decision still holds although its files changed.",
+            many(),
+        ),
+        writes(
+            [
+                "decision_reaffirm",
+                "Reaffirm a decision",
+                "Say that a decision still holds although its files changed.",
+            ],
             schema(
                 json!({
                     "id": {"type": "string", "description": "Id, path, slug or number"},
@@ -119,13 +160,21 @@ pub(super) fn tools(search_name: &'static str) -> Vec<Tool> {
                 }),
                 &["id"],
             ),
+            done(),
+            true,
         ),
-        Tool::new(
-            "decisions_for_file",
-            "Decisions that govern a file: read them before you change it.",
-            schema(json!({"path": {"type": "string", "description": "Path from the top of the repository"}}), &["path"]),
-        )
-        .with_annotations(reads()),
+        reads(
+            [
+                "decisions_for_file",
+                "Decisions for a file",
+                "Decisions that govern a file: read them before you change it.",
+            ],
+            schema(
+                json!({"path": {"type": "string", "description": "Path from the top of the repository"}}),
+                &["path"],
+            ),
+            many(),
+        ),
     ]
 }
 
@@ -138,14 +187,7 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn read(kind: Kind, given: Option<JsonObject>) -> Result<Self, String> {
-        let given = given.unwrap_or_default();
-        let known = kind.members();
-        if let Some(k) = given.keys().find(|k| !known.contains(&k.as_str())) {
-            return Err(format!(
-                "unexpected additional properties [\"{k}\"]; the arguments are {}",
-                known.join(", ")
-            ));
-        }
+        let given = Given::new(given, &kind.members())?;
         let required: &[&str] = match kind {
             Kind::Search => &["query"],
             Kind::Decide => &["title", "rationale"],
@@ -154,14 +196,12 @@ impl Asked {
             Kind::ForFile => &["path"],
         };
         for r in required {
-            match given.get(*r) {
-                Some(Value::String(s)) if !s.trim().is_empty() => {}
-                Some(Value::String(_)) => return Err(format!("{r}: must not be empty")),
-                Some(v) => return Err(format!("{r}: {v} has the wrong type, want \"string\"")),
-                None => return Err(format!("required: missing properties: [\"{r}\"]")),
-            }
+            given.required(r)?;
         }
-        Ok(Self { kind, given })
+        Ok(Self {
+            kind,
+            given: given.into_object(),
+        })
     }
 
     fn text(&self, name: &str) -> &str {
@@ -184,11 +224,8 @@ pub(super) fn workspace<'a>(
     engine.decisions_here(&here)
 }
 
-fn run(engine: &Engine, asked: &Asked) -> Result<Value, String> {
-    let told = |e: DecisionError| match e.hint() {
-        Some(h) => format!("{e}; {h}"),
-        None => e.to_string(),
-    };
+fn found(engine: &Engine, asked: &Asked) -> Result<Value, String> {
+    let told = |e: DecisionError| hinted(&e, e.hint());
     let d = workspace(engine, asked.text("workspace")).map_err(told)?;
     match asked.kind {
         Kind::Search => {
@@ -250,15 +287,5 @@ fn run(engine: &Engine, asked: &Asked) -> Result<Value, String> {
 }
 
 pub(super) async fn answer(engine: Arc<Engine>, asked: Asked) -> CallToolResult {
-    let failed = |e: String| CallToolResult::error(vec![ContentBlock::text(e)]);
-    match tokio::task::spawn_blocking(move || run(&engine, &asked)).await {
-        Ok(Ok(v)) => {
-            let mut result = CallToolResult::success(vec![ContentBlock::text(v.to_string())]);
-            result.structured_content = Some(v);
-            result.is_error = None;
-            result
-        }
-        Ok(Err(e)) => failed(e),
-        Err(e) => failed(e.to_string()),
-    }
+    tool::run(move || found(&engine, &asked).map(Answer::of)).await
 }

@@ -1,41 +1,57 @@
-//! MCP over streamable HTTP and over stdio: `search` at `/v1/mcp` as tapes has it, and the tools of a
-//! profile at `/mcp/{profile}` and over stdio (all of them at `/mcp`).
+//! MCP over streamable HTTP and over stdio: `search` and the tools of cassettes at `/v1/mcp` as tapes has
+//! them, and the tools of a profile at `/mcp/{profile}` and over stdio (all of them at `/mcp`).
 //!
 //! The protocol is the official SDK's. In front of it stand the checks that the reference's
-//! stateless transport makes, with its texts.
+//! stateless transport makes, with its texts; requests of revision 2026-07-28 and later go to the SDK as they
+//! are.
 
 mod all;
 mod code;
 mod decisions;
+mod prompts;
+mod resources;
+mod spans;
+mod tool;
 mod transport;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::request::Parts;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, ErrorData, GetPromptRequestMethod,
+    GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer, ServiceExt as _};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use weft_engine::{Engine, Filter, Mode, SearchError, SpanQuery};
+use weft_engine::Engine;
+
+pub(crate) use tool::Answer;
 
 use crate::Options;
-use crate::http::{Access, Scope, search_output};
+use crate::cassettes::{self, Cassettes};
+use crate::http::{Access, Scope};
 
 /// Versions of the protocol that are spoken, newest first.
-pub(crate) const VERSIONS: [ProtocolVersion; 4] = [
+pub(crate) const VERSIONS: [ProtocolVersion; 5] = [
+    ProtocolVersion::V_2026_07_28,
     ProtocolVersion::V_2025_11_25,
     ProtocolVersion::V_2025_06_18,
     ProtocolVersion::V_2025_03_26,
     ProtocolVersion::V_2024_11_05,
 ];
 
-const DEFAULT_TOP_K: i64 = 5;
+/// What a client may tell its model about the server.
+const INSTRUCTIONS: &str = "weft is the memory of this codebase: what was said to agents, what was built, what was \
+     decided. Ask `search` before grep and before you change or decide something; `show` opens a hit, `why` \
+     explains a file or symbol, `decisions_for_file` says what governs one. Record what you decide with `decide`.";
 
 /// A set of tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,17 +80,19 @@ impl Profile {
 
 /// The routes of MCP.
 pub(crate) fn router(options: &Options, stop: &CancellationToken) -> Router {
-    let server = |profile| Server {
+    let server = |profile, tapes| Server {
         engine: options.engine.clone(),
+        cassettes: options.cassettes.clone(),
         version: options.version,
         profile,
+        tapes,
     };
-    let mut router = transport::router("/v1/mcp", server(Profile::Spans), stop)
-        .merge(transport::router("/mcp", server(Profile::All), stop));
+    let mut router = transport::router("/v1/mcp", server(Profile::Spans, true), stop)
+        .merge(transport::router("/mcp", server(Profile::All, false), stop));
     for (name, profile) in Profile::ALL {
         router = router.merge(transport::router(
             &format!("/mcp/{name}"),
-            server(profile),
+            server(profile, false),
             stop,
         ));
     }
@@ -85,15 +103,16 @@ pub(crate) fn router(options: &Options, stop: &CancellationToken) -> Router {
 ///
 /// # Errors
 /// Where the handshake or the transport fails.
-pub async fn serve_stdio(
-    engine: Arc<Engine>,
-    version: &'static str,
-    profile: Profile,
-) -> std::io::Result<()> {
+pub async fn serve_stdio(options: Options, profile: Profile) -> std::io::Result<()> {
+    let stop = CancellationToken::new();
+    let _ended = stop.clone().drop_guard();
+    options.cassettes.follow(stop);
     let server = Server {
-        engine,
-        version,
+        engine: options.engine,
+        cassettes: options.cassettes,
+        version: options.version,
         profile,
+        tapes: false,
     };
     let service = server
         .serve(rmcp::transport::stdio())
@@ -106,98 +125,54 @@ pub async fn serve_stdio(
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     engine: Arc<Engine>,
+    cassettes: Cassettes,
     version: &'static str,
     profile: Profile,
+    /// Whether it is tapes' endpoint: its tool and those of cassettes, and nothing else.
+    tapes: bool,
 }
 
-fn object(v: Value) -> Arc<JsonObject> {
-    Arc::new(match v {
-        Value::Object(o) => o,
-        _ => JsonObject::new(),
-    })
-}
-
-fn search_tool(name: &'static str) -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "What to look for, in words or as a question"},
-            "top_k": {"type": "integer", "description": "Number of results to return (default 5)"},
-        },
-        "required": ["query"],
-        "additionalProperties": false,
-    });
-    let result = json!({
-        "type": "object",
-        "properties": {
-            "session_id": {"type": "string"}, "trace_id": {"type": "string"},
-            "span_id": {"type": "string"}, "score": {"type": "number"},
-            "user_prompt": {"type": "string"}, "snippet": {"type": "string"},
-            "model": {"type": "string"}, "started_at": {"type": "string"},
-        },
-        "required": ["trace_id", "span_id", "score", "started_at"],
-    });
-    let output = json!({
-        "type": "object",
-        "properties": {
-            "query": {"type": "string"},
-            "results": {"type": ["array", "null"], "items": result},
-            "count": {"type": "integer"},
-        },
-        "required": ["query", "results", "count"],
-    });
-    Tool::new(
-        name,
-        "Semantic search over stored LLM sessions. Results are individual main-conversation spans, \
-         each with its session, trace and span id, the turn's prompt and a snippet.",
-        object(input),
-    )
-    .with_raw_output_schema(object(output))
-    .with_annotations(ToolAnnotations::new().read_only(true))
-}
-
-/// The arguments of `search`, checked against its schema.
-fn arguments(given: Option<JsonObject>) -> Result<(String, usize), String> {
-    let given = given.unwrap_or_default();
-    if let Some(unknown) = given
-        .keys()
-        .find(|k| !matches!(k.as_str(), "query" | "top_k"))
-    {
-        return Err(format!(
-            "unexpected additional properties [\"{unknown}\"]; the arguments are query and top_k"
-        ));
+/// The tool of a cassette as clients see it.
+fn cassette_tool(t: &weft_core::cassette::Tool) -> Tool {
+    let mut out = Tool::new(
+        t.name.clone(),
+        t.description.clone(),
+        Arc::new(t.input_schema.clone()),
+    );
+    if !t.title.is_empty() {
+        out = out.with_title(t.title.clone());
     }
-    let query = match given.get("query") {
-        Some(Value::String(s)) => s.clone(),
-        Some(v) => return Err(format!("query: {v} has the wrong type, want \"string\"")),
-        None => return Err("required: missing properties: [\"query\"]".into()),
-    };
-    let top_k = match given.get("top_k") {
-        None => DEFAULT_TOP_K,
-        Some(v) => v
-            .as_i64()
-            .or_else(|| v.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
-            .ok_or_else(|| format!("top_k: {v} has the wrong type, want \"integer\""))?,
-    };
-    let top_k = if top_k <= 0 { DEFAULT_TOP_K } else { top_k };
-    Ok((
-        query,
-        usize::try_from(top_k).unwrap_or(usize::MAX).min(1_000),
-    ))
+    if !t.annotations.is_empty()
+        && let Ok(a) =
+            serde_json::from_value::<ToolAnnotations>(Value::Object(t.annotations.clone()))
+    {
+        out = out.with_annotations(a);
+    }
+    out
 }
 
 impl Server {
+    /// Whether the tools of cassettes are here too.
+    fn has_cassettes(&self) -> bool {
+        self.tapes || self.profile == Profile::All
+    }
+
+    fn has_prompts(&self) -> bool {
+        !self.tapes && prompts::any(self.profile)
+    }
+
     fn tools(&self) -> Vec<Tool> {
         let mut tools = Vec::new();
-        let spans = matches!(self.profile, Profile::Spans | Profile::All);
         if self.profile == Profile::All {
             tools.extend(all::tools());
         }
+        let spans = matches!(self.profile, Profile::Spans | Profile::All);
         if spans && self.engine.vectors_configured() {
-            tools.push(search_tool(match self.profile {
-                Profile::Spans => "search",
-                _ => "search_spans",
-            }));
+            tools.push(match (self.tapes, self.profile) {
+                (true, _) => spans::plain(),
+                (_, Profile::Spans) => spans::tool("search"),
+                _ => spans::tool("search_spans"),
+            });
         }
         if matches!(self.profile, Profile::Code | Profile::All) {
             tools.extend(code::tools());
@@ -207,62 +182,104 @@ impl Server {
             Profile::All => tools.extend(decisions::tools("search_decisions")),
             _ => {}
         }
+        if self.has_cassettes() {
+            let fleet = self.cassettes.fleet();
+            let all = fleet.installed.iter().flat_map(|c| &c.document.tools);
+            tools.extend(all.map(cassette_tool));
+        }
+        if self.tapes {
+            tools.sort_by(|a, b| a.name.cmp(&b.name));
+        }
         tools
     }
 
-    async fn search(&self, query: String, limit: usize) -> CallToolResult {
+    /// Calls a tool of ours.
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Option<JsonObject>,
+        writer: bool,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // As the reference has it; elsewhere a model can read what is wrong and try again.
+        let invalid = |e: String| match self.tapes {
+            true => Err(ErrorData::invalid_params(
+                format!("invalid params: validating \"arguments\": {e}"),
+                None,
+            )),
+            false => Ok(tool::failed(format!("invalid arguments: {e}")).into()),
+        };
         let engine = self.engine.clone();
-        let q = SpanQuery {
-            query: query.clone(),
-            limit,
-            mode: Mode::Vector,
-            filter: Filter::default(),
-            context: 0,
-        };
-        let found = tokio::task::spawn_blocking(move || engine.search_spans(&q)).await;
-        let text = match found {
-            Ok(Ok(a)) => {
-                let output = search_output(&query, &a.hits, false);
-                let mut result =
-                    CallToolResult::success(vec![ContentBlock::text(output.to_string())]);
-                result.structured_content = Some(output);
-                result.is_error = None;
-                return result;
+        if self.profile == Profile::All && all::Asked::knows(name) {
+            return match all::Asked::read(name, arguments) {
+                Ok(asked) => Ok(all::answer(engine, asked).await.into()),
+                Err(e) => invalid(e),
+            };
+        }
+        if code::Asked::knows(name) {
+            return match code::Asked::read(name, arguments) {
+                Ok(asked) => Ok(code::answer(engine, asked).await.into()),
+                Err(e) => invalid(e),
+            };
+        }
+        if self.profile != Profile::Spans
+            && let Some(kind) = decisions::Kind::of(name)
+        {
+            if kind.writes() && !writer {
+                return Ok(tool::failed(format!("{name} needs a token of scope write")).into());
             }
-            Ok(Err(
-                e @ (SearchError::Embed(_)
-                | SearchError::NotInitialized
-                | SearchError::NotConfigured),
-            )) => e.to_string(),
-            Ok(Err(e)) => format!("failed to search spans: {e}"),
-            Err(e) => format!("failed to search spans: {e}"),
-        };
-        CallToolResult::error(vec![ContentBlock::text(format!("Search failed: {text}"))])
+            return match decisions::Asked::read(kind, arguments) {
+                Ok(asked) => Ok(decisions::answer(engine, asked).await.into()),
+                Err(e) => invalid(e),
+            };
+        }
+        match spans::read(arguments) {
+            Ok((query, top_k)) => Ok(spans::answer(engine, query, top_k).await.into()),
+            Err(e) => invalid(e),
+        }
     }
 }
 
+/// What is known of the HTTP request behind a call; `None` over stdio.
+fn caller(context: &RequestContext<RoleServer>) -> Option<&Parts> {
+    context.extensions.get::<Parts>()
+}
+
 /// Whether a caller may write: over HTTP its token says so, over stdio it is whoever started the program.
-fn may_write(context: &RequestContext<RoleServer>) -> bool {
-    let parts = context.extensions.get::<axum::http::request::Parts>();
-    parts.is_none_or(|p| {
+fn may_write(caller: Option<&Parts>) -> bool {
+    caller.is_none_or(|p| {
         p.extensions
             .get::<Access>()
             .is_some_and(|a| a.scope >= Scope::Write)
     })
 }
 
+/// Runs blocking work of a request.
+async fn blocking<T: Send + 'static>(
+    f: impl FnOnce() -> Result<T, ErrorData> + Send + 'static,
+) -> Result<T, ErrorData> {
+    tokio::task::spawn_blocking(f)
+        .await
+        .map_err(|e| ErrorData::internal_error(e.to_string(), None))?
+}
+
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        let b = ServerCapabilities::builder().enable_tools();
+        let capabilities = match (self.tapes, self.has_prompts()) {
+            (true, _) => b.build(),
+            (_, true) => b.enable_resources().enable_prompts().build(),
+            _ => b.enable_resources().build(),
+        };
+        let mut info = ServerConfig::new(capabilities);
         info.protocol_version = ProtocolVersion::V_2025_11_25;
-        info.server_info = Implementation::new(
-            if self.profile == Profile::Spans {
-                "tapes"
-            } else {
-                "weft"
-            },
-            self.version,
-        );
+        info.server_info = if self.profile == Profile::Spans {
+            Implementation::new("tapes", self.version)
+        } else {
+            Implementation::new("weft", self.version)
+        };
+        if self.profile == Profile::All {
+            info.instructions = Some(INSTRUCTIONS.to_owned());
+        }
         info
     }
 
@@ -287,67 +304,94 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if self.get_tool(&request.name).is_none() {
+        let name = request.name.as_ref();
+        let caller = caller(&context);
+        if self.has_cassettes()
+            && let fleet = self.cassettes.fleet()
+            && let Some((to, found)) = fleet.tool(name)
+        {
+            // Hints of a cassette are no permission: it may do anything.
+            if !may_write(caller) {
+                return Ok(tool::failed(format!("{name} needs a token of scope write")).into());
+            }
+            let arguments = Value::Object(request.arguments.unwrap_or_default());
+            let done = cassettes::tool(&self.cassettes, to, found, caller, arguments).await;
+            return Ok(match done {
+                Ok((text, structured)) => tool::answered(Answer { text, structured }),
+                Err(e) => tool::failed(e),
+            }
+            .into());
+        }
+        if self.get_tool(name).is_none() {
             return Err(ErrorData::invalid_params(
-                format!("unknown tool \"{}\"", request.name),
+                format!("unknown tool \"{name}\""),
                 None,
             ));
         }
-        let invalid = |e: String| {
-            ErrorData::invalid_params(
-                format!("invalid params: validating \"arguments\": {e}"),
-                None,
-            )
-        };
-        let (engine, name) = (self.engine.clone(), request.name.as_ref());
-        if self.profile == Profile::All && all::Asked::knows(name) {
-            let asked = all::Asked::read(name, request.arguments).map_err(invalid)?;
-            return Ok(all::answer(engine, asked).await.into());
-        }
-        if matches!(name, "search_code" | "find_symbols") {
-            let asked = code::Asked::read(name, request.arguments).map_err(invalid)?;
-            return Ok(code::answer(engine, asked).await.into());
-        }
-        if self.profile != Profile::Spans
-            && let Some(kind) = decisions::Kind::of(name)
-        {
-            let asked = decisions::Asked::read(kind, request.arguments).map_err(invalid)?;
-            if kind.writes() && !may_write(&context) {
-                return Err(ErrorData::invalid_request(
-                    format!("{name} needs a token of scope write"),
-                    None,
-                ));
-            }
-            return Ok(decisions::answer(engine, asked).await.into());
-        }
-        let (query, top_k) = arguments(request.arguments).map_err(invalid)?;
-        Ok(self.search(query, top_k).await.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn args(v: Value) -> Result<(String, usize), String> {
-        arguments(v.as_object().cloned())
+        self.call(name, request.arguments, may_write(caller)).await
     }
 
-    #[test]
-    fn arguments_are_checked_against_the_schema() {
-        assert_eq!(args(json!({"query": ""})), Ok((String::new(), 5)));
-        assert_eq!(
-            args(json!({"query": "x", "top_k": -3})),
-            Ok(("x".into(), 5))
-        );
-        assert_eq!(args(json!({"query": "x", "top_k": 3})), Ok(("x".into(), 3)));
-        assert!(
-            args(json!({"query": "x", "paths": "src/"}))
-                .expect_err("unknown")
-                .contains("paths")
-        );
-        assert!(args(json!({})).is_err());
-        assert!(args(json!({"query": 1})).is_err());
-        assert!(args(json!({"query": "x", "top_k": 1.5})).is_err());
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        if !self.has_prompts() {
+            return Err(ErrorData::method_not_found::<ListPromptsRequestMethod>());
+        }
+        Ok(prompts::list(self.profile))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if !self.has_prompts() {
+            return Err(ErrorData::method_not_found::<GetPromptRequestMethod>());
+        }
+        let (engine, profile) = (self.engine.clone(), self.profile);
+        blocking(move || prompts::get(&engine, profile, &request))
+            .await
+            .map(Into::into)
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        if self.tapes {
+            return Err(ErrorData::method_not_found::<ListResourcesRequestMethod>());
+        }
+        let (engine, profile) = (self.engine.clone(), self.profile);
+        blocking(move || Ok(resources::list(&engine, profile))).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        if self.tapes {
+            return Err(ErrorData::method_not_found::<
+                ListResourceTemplatesRequestMethod,
+            >());
+        }
+        Ok(resources::templates(self.profile))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        if self.tapes {
+            return Err(ErrorData::method_not_found::<ReadResourceRequestMethod>());
+        }
+        let (engine, profile) = (self.engine.clone(), self.profile);
+        blocking(move || resources::read(&engine, profile, &request.uri))
+            .await
+            .map(Into::into)
     }
 }

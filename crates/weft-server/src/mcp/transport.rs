@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -18,12 +18,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Server, VERSIONS};
-use crate::http::Access;
 
 /// Largest JSON-RPC body.
 const MAX_BODY: usize = 4 << 20;
 const SESSION: &str = "mcp-session-id";
 const PROTOCOL: &str = "mcp-protocol-version";
+/// The revision without a handshake.
+const STATELESS: &str = "2026-07-28";
 
 /// Requests that are answered; everything else is refused before it reaches the SDK.
 const METHODS: [&str; 11] = [
@@ -52,6 +53,7 @@ pub(super) fn router(path: &str, server: Server, stop: &CancellationToken) -> Ro
         .with_cancellation_token(stop.child_token())
         // The guard in front of every route has checked Host and Origin already.
         .disable_allowed_hosts();
+    let tapes = server.tapes;
     let service: Service = StreamableHttpService::new(
         move || Ok(server.clone()),
         Arc::new(NeverSessionManager::default()),
@@ -59,7 +61,7 @@ pub(super) fn router(path: &str, server: Server, stop: &CancellationToken) -> Ro
     );
     Router::new()
         .route(path, any(handle))
-        .with_state(Arc::new(service))
+        .with_state((Arc::new(service), tapes))
 }
 
 fn plain(status: StatusCode, text: impl Into<String>) -> Response {
@@ -79,6 +81,23 @@ fn accepts(headers: &HeaderMap) -> (bool, bool) {
         }
     }
     (json, stream)
+}
+
+/// Whether a request says that it is of the revision that has no handshake, or a later one.
+fn is_modern_version(headers: &HeaderMap) -> bool {
+    let is_date = |v: &str| v.len() == 10 && v.as_bytes()[4] == b'-' && v.as_bytes()[7] == b'-';
+    headers
+        .get(PROTOCOL)
+        .and_then(|v| v.to_str().ok())
+        .is_some_and(|v| is_date(v) && v >= STATELESS)
+}
+
+/// As [`is_modern_version`], where the message itself says so.
+fn is_modern(message: &Value) -> bool {
+    message["method"] == "server/discover"
+        || message["params"]["_meta"]
+            .get("io.modelcontextprotocol/protocolVersion")
+            .is_some()
 }
 
 /// What is wrong with a request before its body is read.
@@ -109,15 +128,6 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
         r.headers_mut()
             .insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
         return Some(r);
-    }
-    if let Some(v) = headers.get(PROTOCOL)
-        && !VERSIONS.iter().any(|k| Some(k.as_str()) == v.to_str().ok())
-    {
-        let known: Vec<&str> = VERSIONS.iter().map(|v| v.as_str()).collect();
-        return bad(&format!(
-            "Bad Request: Unsupported protocol version (supported versions: {})",
-            known.join(",")
-        ));
     }
     if headers.contains_key("last-event-id") {
         return bad("can't send Last-Event-ID for POST request");
@@ -175,7 +185,10 @@ fn check(m: &Value) -> Result<bool, String> {
     Ok(true)
 }
 
-async fn handle(State(service): State<Arc<Service>>, request: Request) -> Response {
+async fn handle(
+    State((service, tapes)): State<(Arc<Service>, bool)>,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     if let Some(r) = refusal(&parts.method, &parts.headers) {
         return r;
@@ -190,6 +203,23 @@ async fn handle(State(service): State<Arc<Service>>, request: Request) -> Respon
         Ok(v) => v,
         Err(e) => return plain(StatusCode::BAD_REQUEST, format!("malformed payload: {e}\n")),
     };
+    if is_modern_version(&parts.headers) || is_modern(&message) {
+        // The SDK knows the rules of this revision, and how to refuse one that is not spoken.
+        let request = Request::from_parts(parts, Body::from(bytes));
+        return service.handle(request).await.map(Body::new).into_response();
+    }
+    if let Some(v) = parts.headers.get(PROTOCOL)
+        && !VERSIONS.iter().any(|k| Some(k.as_str()) == v.to_str().ok())
+    {
+        let known: Vec<&str> = VERSIONS.iter().map(|v| v.as_str()).collect();
+        return plain(
+            StatusCode::BAD_REQUEST,
+            format!(
+                "Bad Request: Unsupported protocol version (supported versions: {})",
+                known.join(",")
+            ),
+        );
+    }
     let messages = match message {
         Value::Array(batch) => {
             let version = parts.headers.get(PROTOCOL).and_then(|v| v.to_str().ok());
@@ -217,10 +247,11 @@ async fn handle(State(service): State<Arc<Service>>, request: Request) -> Respon
     if calls.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
-    let initialize = calls.iter().any(|c| c["method"] == "initialize");
+    // tapes gives a session's id, which means nothing; ours gives none.
+    let named = tapes && calls.iter().any(|c| c["method"] == "initialize");
     let mut events = String::new();
     for call in calls {
-        match one(&service, &parts, call).await {
+        match one(&service, tapes, &parts, call).await {
             Ok(answer) => {
                 events.push_str("event: message\ndata: ");
                 events.push_str(&answer);
@@ -239,40 +270,33 @@ async fn handle(State(service): State<Arc<Service>>, request: Request) -> Respon
         header::CACHE_CONTROL,
         HeaderValue::from_static("no-cache, no-transform"),
     );
-    if initialize && let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().simple().to_string())
-    {
+    if named && let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().simple().to_string()) {
         h.insert(SESSION, id);
     }
     response
 }
 
 /// Lets the SDK answer one call; its answer as compact JSON.
-async fn one(service: &Service, from: &Parts, call: Value) -> Result<String, Response> {
-    if let Some(answer) = quiet(&call) {
+async fn one(
+    service: &Service,
+    tapes: bool,
+    from: &Parts,
+    call: Value,
+) -> Result<String, Response> {
+    if let Some(answer) = quiet(&call, tapes) {
         return Ok(answer);
     }
-    let mut request = Request::builder()
-        .method(Method::POST)
-        .uri("/v1/mcp")
-        .body(Body::from(call.to_string()))
-        .map_err(|e| plain(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
-    let h = request.headers_mut();
-    h.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
-    h.insert(
-        header::ACCEPT,
-        HeaderValue::from_static("application/json, text/event-stream"),
-    );
-    for name in [HeaderName::from_static(PROTOCOL), header::HOST] {
-        if let Some(v) = from.headers.get(&name) {
-            h.insert(name, v.clone());
-        }
+    let mut parts = from.clone();
+    // The SDK reads the message again: its own length, and types that it insists on.
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::TRANSFER_ENCODING);
+    for (name, v) in [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::ACCEPT, "application/json, text/event-stream"),
+    ] {
+        parts.headers.insert(name, HeaderValue::from_static(v));
     }
-    if let Some(access) = from.extensions.get::<Access>() {
-        request.extensions_mut().insert(access.clone());
-    }
+    let request = Request::from_parts(parts, Body::from(call.to_string()));
     let response = service.handle(request).await;
     let status = response.status();
     let bytes = to_bytes(Body::new(response.into_body()), usize::MAX)
@@ -291,13 +315,13 @@ async fn one(service: &Service, from: &Parts, call: Value) -> Result<String, Res
     }
 }
 
-/// Lists that exist in the protocol and are empty here, though nothing advertises them.
-fn quiet(call: &Value) -> Option<String> {
+/// What clients of older revisions ask although nothing advertises it: they get nothing and no error.
+fn quiet(call: &Value, tapes: bool) -> Option<String> {
     let result = match call["method"].as_str()? {
-        "prompts/list" => serde_json::json!({"prompts": []}),
-        "resources/list" => serde_json::json!({"resources": []}),
-        "resources/templates/list" => serde_json::json!({"resourceTemplates": []}),
         "logging/setLevel" => serde_json::json!({}),
+        "prompts/list" if tapes => serde_json::json!({"prompts": []}),
+        "resources/list" if tapes => serde_json::json!({"resources": []}),
+        "resources/templates/list" if tapes => serde_json::json!({"resourceTemplates": []}),
         _ => return None,
     };
     Some(serde_json::json!({"jsonrpc": "2.0", "id": call["id"], "result": result}).to_string())

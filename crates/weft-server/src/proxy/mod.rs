@@ -14,18 +14,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::serve::ListenerExt as _;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weft_engine::exchange::is_turn;
 use weft_engine::{DropReason, Ended, Engine, Exchange, attribution, now};
 
 use crate::Options;
+use crate::client::{HttpClient, causes, client, passed_on};
 use crate::http::{Access, ApiError, FOREIGN, Scope, is_foreign, same};
 use dispatch::{Dispatch, dropped};
 use record::{Record, Side, Tee};
@@ -34,51 +29,16 @@ pub use route::{UpstreamConfig, Upstreams};
 
 /// How long a connection to a provider may take. There is no other limit of time: the client's counts.
 const CONNECT: std::time::Duration = std::time::Duration::from_secs(30);
-/// How long an unused connection to a provider is kept.
-const IDLE: std::time::Duration = std::time::Duration::from_secs(60);
 /// Who may use a proxy that other machines can reach.
 const TOKEN: HeaderName = HeaderName::from_static("x-weft-token");
-
-type Upstream = Client<HttpsConnector<HttpConnector>, Tee<Body>>;
 
 struct Proxy {
     engine: Arc<Engine>,
     token: Option<String>,
     loopback: bool,
     upstreams: Upstreams,
-    client: Upstream,
+    client: HttpClient<Tee<Body>>,
     dispatch: Arc<Dispatch>,
-}
-
-/// The certificates of this machine and those that come with weft.
-fn roots() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    let own: Vec<CertificateDer<'static>> = rustls_native_certs::load_native_certs().certs;
-    roots.add_parsable_certificates(own);
-    roots
-}
-
-fn client() -> std::io::Result<Upstream> {
-    let tls =
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(std::io::Error::other)?
-            .with_root_certificates(roots())
-            .with_no_client_auth();
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT));
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(tcp);
-    Ok(Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .build(connector))
 }
 
 /// Serves the capture proxy until `stop`, then lets streams in flight end and stores what waits.
@@ -100,7 +60,7 @@ pub async fn serve_proxy(
         token: options.token,
         loopback: crate::is_loopback(&address),
         upstreams,
-        client: client()?,
+        client: client(CONNECT)?,
         dispatch: dispatch.clone(),
     });
     let router = Router::new().fallback(forward).with_state(proxy);
@@ -147,42 +107,6 @@ impl Proxy {
             "a token is required in the header X-Weft-Token".into(),
         ))
     }
-}
-
-/// Whether a header belongs to one connection only (RFC 9110, section 7.6.1).
-fn is_hop_by_hop(name: &HeaderName, connection: &[String]) -> bool {
-    const NAMES: [HeaderName; 6] = [
-        header::CONNECTION,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        header::PROXY_AUTHORIZATION,
-    ];
-    NAMES.contains(name)
-        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
-        || connection.iter().any(|c| c == name.as_str())
-}
-
-/// The headers that a message names as those of its connection.
-fn connection_names(headers: &HeaderMap) -> Vec<String> {
-    headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .map(|n| n.trim().to_ascii_lowercase())
-        .collect()
-}
-
-/// The headers that go on, in their order.
-fn passed_on(headers: &HeaderMap, also_not: impl Fn(&HeaderName) -> bool) -> HeaderMap {
-    let connection = connection_names(headers);
-    headers
-        .iter()
-        .filter(|(name, _)| !is_hop_by_hop(name, &connection) && !also_not(name))
-        .map(|(n, v)| (n.clone(), v.clone()))
-        .collect()
 }
 
 /// What is known of an exchange when its request has come.
@@ -291,17 +215,6 @@ fn failed(record: Option<&Record>, status: StatusCode, text: &'static str) -> Re
         r.drop_as(DropReason::UpstreamNoResponse, text);
     }
     ApiError(status, text.into()).into_response()
-}
-
-/// An error and what caused it.
-fn causes(e: &dyn std::error::Error) -> String {
-    let mut text = e.to_string();
-    let mut at = e.source();
-    while let Some(cause) = at {
-        text = format!("{text}: {cause}");
-        at = cause.source();
-    }
-    text
 }
 
 /// A path that no provider has, and no provider is configured for all.

@@ -28,12 +28,15 @@ use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use weft_engine::{CatchUp, Engine};
-use weft_server::Profile;
+use weft_server::{Cassettes, Options, Profile};
 
 use crate::out;
 use crate::progress::Bar;
 use crate::report::{hinted, usage};
 use crate::settings::{Settings, Source};
+
+/// Time between two looks at the documents of cassettes.
+const CASSETTE_REFRESH: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Version that is told to clients.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -73,8 +76,8 @@ fn log_with(
         ));
     }
     let format = settings.text("logging.format")?;
-    // tantivy tells every commit; that is its business.
-    let filter = EnvFilter::try_new(format!("{level},tantivy=warn,rmcp=warn"))?;
+    // tantivy tells every commit, rmcp every error that a client is told; that is their business.
+    let filter = EnvFilter::try_new(format!("{level},tantivy=warn,rmcp=error"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(writer)
@@ -137,7 +140,15 @@ pub(crate) fn mcp(settings: &Settings, profile: Profile) -> Result<u8> {
             tracing::warn!(error = %e, "the index was not brought up to date");
         }
     });
-    block_on(weft_server::serve_stdio(engine, VERSION, profile))??;
+    let cassettes = Cassettes::new(&settings.cassettes()?, Some(CASSETTE_REFRESH))
+        .map_err(|e| usage(e, "see cassettes in the configuration file"))?;
+    let options = Options {
+        engine,
+        token: None,
+        version: VERSION,
+        cassettes,
+    };
+    block_on(weft_server::serve_stdio(options, profile))??;
     Ok(0)
 }
 

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weft_engine::worker::{DeriveKnobs, Workers};
 use weft_engine::{Engine, StoreError};
-use weft_server::{Options, UpstreamConfig, Upstreams};
+use weft_server::{Cassettes, Options, UpstreamConfig, Upstreams};
 
 use super::{VERSION, block_on, log, open};
 use crate::report::{hinted, usage};
@@ -27,6 +27,7 @@ const DRAIN: Duration = Duration::from_secs(30);
   weft serve api -l 127.0.0.1:9000
   weft serve proxy --provider anthropic
   weft serve embed-worker --interval 1m
+  weft serve --cassettes http://127.0.0.1:9999/openapi
 
 An address without a host (:8081) is a loopback address. Any other address needs WEFT_TOKEN: every
 request then has to carry it as a bearer token; at the proxy, where that header is the provider's, as
@@ -61,6 +62,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     embedding: Embedding,
     #[command(flatten)]
+    extending: Extending,
+    #[command(flatten)]
     compat: Compat,
 }
 
@@ -93,6 +96,42 @@ impl Embedding {
     }
 }
 
+/// Services that extend the read API.
+#[derive(Debug, Default, Args)]
+struct Extending {
+    /// Address of the OpenAPI document of a cassette; many, or with commas
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    cassettes: Vec<String>,
+    /// Time between two looks at the documents; 0 = only at the start
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30s",
+        allow_hyphen_values = true
+    )]
+    cassette_refresh: String,
+}
+
+impl Extending {
+    fn cassettes(&self, settings: &Settings) -> Result<Cassettes> {
+        let urls = match self.cassettes.as_slice() {
+            [] => settings.cassettes()?,
+            given => given.to_vec(),
+        };
+        let refresh = match self.cassette_refresh.as_str() {
+            "0" => None,
+            t if t.starts_with('-') => None,
+            t => Some(
+                duration(t)
+                    .map_err(|e| usage(format!("invalid --cassette-refresh {t:?}: {e}"), ""))?,
+            )
+            .filter(|d| !d.is_zero()),
+        };
+        Cassettes::new(&urls, refresh)
+            .map_err(|e| usage(e, "give the whole address of an OpenAPI document, such as http://127.0.0.1:9999/openapi"))
+    }
+}
+
 /// Where the capture proxy passes requests on to.
 #[derive(Debug, Default, Args)]
 struct Proxying {
@@ -121,10 +160,6 @@ struct Compat {
     project: Option<String>,
     #[arg(long, hide = true, global = true, value_name = "URL")]
     vector_store_target: Option<String>,
-    #[arg(long, hide = true, global = true, value_name = "URL")]
-    cassettes: Vec<String>,
-    #[arg(long, hide = true, global = true, value_name = "DURATION")]
-    cassette_refresh: Option<String>,
     #[arg(long, visible_alias = "web-ui", hide = true, global = true)]
     api_web_ui: bool,
 }
@@ -142,16 +177,6 @@ impl Compat {
                 "--vector-store-target",
                 self.vector_store_target.is_some(),
                 "vectors live in the store",
-            ),
-            (
-                "--cassettes",
-                !self.cassettes.is_empty(),
-                "there are no cassettes yet",
-            ),
-            (
-                "--cassette-refresh",
-                self.cassette_refresh.is_some(),
-                "there are no cassettes yet",
             ),
             ("--api-web-ui", self.api_web_ui, "there is no web page yet"),
         ];
@@ -183,6 +208,8 @@ enum Service {
         listen: Option<String>,
         #[command(flatten)]
         embedding: Embedding,
+        #[command(flatten)]
+        extending: Extending,
     },
     /// The capture proxy
     Proxy {
@@ -300,6 +327,7 @@ struct Plan {
     derive: Option<DeriveKnobs>,
     embed: Option<Duration>,
     transcripts: bool,
+    cassettes: Cassettes,
     wait_for_db: bool,
 }
 
@@ -313,6 +341,7 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
         derive: None,
         embed: None,
         transcripts: false,
+        cassettes: Cassettes::default(),
         wait_for_db: false,
     };
     match c.service {
@@ -323,6 +352,7 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
             settings.flag("api.listen", c.api_listen);
             settings.flag("ingest.listen", c.ingest_listen);
             c.embedding.apply(&mut settings);
+            plan.cassettes = c.extending.cassettes(&settings)?;
             plan.api = Some(settings.text("api.listen")?);
             plan.ingest = Some(settings.text("ingest.listen")?);
             plan.derive = Some(DeriveKnobs::IN_PROCESS);
@@ -342,9 +372,14 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
             plan.proxy = proxy(&settings)?;
             plan.metrics = metrics_listen;
         }
-        Some(Service::Api { listen, embedding }) => {
+        Some(Service::Api {
+            listen,
+            embedding,
+            extending,
+        }) => {
             settings.flag("api.listen", listen);
             embedding.apply(&mut settings);
+            plan.cassettes = extending.cassettes(&settings)?;
             plan.api = Some(settings.text("api.listen")?);
         }
         Some(Service::Ingest { listen }) => {
@@ -512,6 +547,7 @@ async fn serve(settings: Settings, mut plan: Plan) -> Result<u8> {
         engine: engine.clone(),
         token,
         version: VERSION,
+        cassettes: plan.cassettes,
     };
     let stop = CancellationToken::new();
     // All addresses are taken before anything starts: a typing error shows at once.

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use weft_engine::{Engine, ListQuery, SortField, now};
-use weft_server::{Options, UpstreamConfig, Upstreams};
+use weft_server::{Cassettes, Options, UpstreamConfig, Upstreams};
 
 use super::import::usual_places;
 use super::{VERSION, block_on, log_to, open};
@@ -190,6 +190,7 @@ async fn beside_proxy(
         engine,
         token: None,
         version: VERSION,
+        cassettes: Cassettes::default(),
     };
     let serving = tokio::spawn(weft_server::serve_proxy(
         listener,

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod agents;
+mod cassettes;
 mod cli;
 mod code;
+mod conformance;
 mod contract;
 mod decisions;
 mod http;

@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::code::{git, shop};
 use crate::support::{Home, Reply, Server, get, post, send, talk, turn};
 
 const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
@@ -96,7 +97,7 @@ fn the_transport_behaves_as_the_reference() {
     let old = send(
         "POST",
         &url,
-        &[BOTH, ("Mcp-Protocol-Version", "2026-07-28")],
+        &[BOTH, ("Mcp-Protocol-Version", "1999-01-01")],
         Some(b"{}"),
     );
     assert!(
@@ -271,4 +272,218 @@ fn the_search_tool_over_stdio_and_m23_clients_that_vanish() {
         // The client goes away before it has said anything: the process ends by itself.
         child.wait().unwrap();
     }
+}
+
+/// Every tool that may be listed says what it is for, what it takes and what it gives, and answers as it says.
+#[test]
+fn tools_keep_to_their_schemas() {
+    let (home, s) = filled();
+    drop(s);
+    let root = shop(&home);
+    let hello = call(
+        1,
+        "initialize",
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+    );
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    for profile in ["spans", "code", "decisions", "all"] {
+        let calls = [
+            (
+                "decide",
+                json!({"title": "Keep carts in memory", "rationale": "they are small", "files": "src/cart/add.ts"}),
+            ),
+            ("search", json!({"query": "logging"})),
+            ("search", json!({"query": "cart", "json": true})),
+            (
+                "search",
+                json!({"query": "how are carts kept", "budget": 60}),
+            ),
+            ("search_spans", json!({"query": "logging", "top_k": 1})),
+            ("search_code", json!({"query": "add to cart"})),
+            ("search_code", json!({"query": "add to cart", "json": true})),
+            ("find_symbols", json!({"query": "add to cart"})),
+            (
+                "find_symbols",
+                json!({"query": "add to cart", "json": true}),
+            ),
+            ("search_decisions", json!({"query": "carts"})),
+            ("decisions_for_file", json!({"path": "src/cart/add.ts"})),
+            ("decisions_stale", json!({})),
+            ("decision_reaffirm", json!({"id": "keep-carts-in-memory"})),
+            ("why", json!({"target": "src/cart/add.ts::addToCart"})),
+            ("why", json!({"target": "src/cart/add.ts", "json": true})),
+            ("show", json!({"reference": "src/cart/add.ts::addToCart"})),
+            (
+                "show",
+                json!({"reference": "src/cart/add.ts", "json": true}),
+            ),
+        ];
+        let mut lines = vec![
+            hello.clone(),
+            ready.clone(),
+            call(2, "tools/list", json!({})),
+        ];
+        lines.extend(calls.iter().map(|(name, arguments)| {
+            call(
+                3,
+                "tools/call",
+                json!({"name": name, "arguments": arguments}),
+            )
+        }));
+        let answers = talk(&home, &root, profile, &lines);
+        let tools = answers[1]["result"]["tools"].as_array().unwrap();
+        let mut called = std::collections::BTreeSet::new();
+        for t in tools {
+            let name = t["name"].as_str().unwrap();
+            // Clients put the server's name before it and have 64 characters, of which we use 48.
+            assert!("mcp__weft__".len() + name.len() <= 48, "{name}");
+            for k in [
+                "title",
+                "description",
+                "inputSchema",
+                "outputSchema",
+                "annotations",
+            ] {
+                assert!(!t[k].is_null(), "{name}: {k}");
+            }
+            assert!(t["annotations"]["readOnlyHint"].is_boolean(), "{name}");
+            assert_eq!(t["annotations"]["openWorldHint"], false, "{name}");
+            jsonschema::meta::validate(&t["inputSchema"]).unwrap();
+        }
+        for ((name, arguments), a) in calls.iter().zip(&answers[2..]) {
+            let Some(t) = tools.iter().find(|t| t["name"] == *name) else {
+                assert_eq!(a["error"]["code"], -32602, "{profile} {name}");
+                continue;
+            };
+            let takes = jsonschema::validator_for(&t["inputSchema"]).unwrap();
+            let r = &a["result"];
+            if !takes.is_valid(arguments) {
+                assert_eq!(r["isError"], true, "{profile} {name} {arguments}: {r}");
+                continue;
+            }
+            assert!(r["isError"].is_null(), "{profile} {name} {arguments}: {r}");
+            let gives = jsonschema::validator_for(&t["outputSchema"]).unwrap();
+            let structured = &r["structuredContent"];
+            if let Err(e) = gives.validate(structured) {
+                panic!("{profile} {name} {arguments}: {e}: {structured}");
+            }
+            called.insert(name.to_owned());
+            // What a client shows of both says the same.
+            let text = r["content"][0]["text"].as_str().unwrap();
+            if let Ok(v) = serde_json::from_str::<Value>(text) {
+                assert_eq!(&v, structured, "{name}");
+            } else {
+                let hits = structured["hits"].as_array().cloned().unwrap_or_default();
+                for h in hits {
+                    let said = [&h["text"], &h["signature"]]
+                        .into_iter()
+                        .find_map(Value::as_str)
+                        .unwrap();
+                    assert!(text.contains(said), "{name}: {said}: {text}");
+                }
+            }
+        }
+        let all: std::collections::BTreeSet<&str> =
+            tools.iter().map(|t| t["name"].as_str().unwrap()).collect();
+        assert_eq!(called, all, "{profile}: not every tool answered");
+    }
+}
+
+#[test]
+fn prompts_and_resources_bring_what_is_known() {
+    let (home, s) = filled();
+    git(home.path(), &["init", "-q"]);
+    home.ok(&[
+        "decide",
+        "Log to standard error",
+        "--rationale",
+        "pipes stay clean",
+        "--accept",
+    ]);
+    let url = format!("{}/mcp", s.api);
+    let ask = |method: &str, params: Value| message(&rpc(&url, &call(1, method, params)));
+    let info = ask(
+        "initialize",
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+    );
+    assert_eq!(
+        info["result"]["capabilities"],
+        json!({"prompts": {}, "resources": {}, "tools": {}})
+    );
+    assert!(
+        info["result"]["instructions"]
+            .as_str()
+            .unwrap()
+            .contains("`search`")
+    );
+    let list = ask("resources/list", json!({}));
+    let resources = list["result"]["resources"].as_array().unwrap();
+    let session = resources
+        .iter()
+        .find(|r| r["uri"].as_str().unwrap().starts_with("weft://session/"))
+        .unwrap();
+    assert_eq!(session["title"], "how was logging configured?");
+    let read = ask("resources/read", json!({"uri": session["uri"]}));
+    let text = read["result"]["contents"][0]["text"].as_str().unwrap();
+    assert!(
+        text.contains("> how was logging configured?\none function sets it up"),
+        "{text}"
+    );
+    let span = ask("resources/read", json!({"uri": "weft://span/llm_req1"}));
+    assert!(
+        span["result"]["contents"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("one function sets it up")
+    );
+    let decision = resources
+        .iter()
+        .find(|r| r["title"] == "Log to standard error")
+        .unwrap();
+    let read = ask("resources/read", json!({"uri": decision["uri"]}));
+    let content = &read["result"]["contents"][0];
+    assert!(
+        content["text"]
+            .as_str()
+            .unwrap()
+            .contains("pipes stay clean")
+    );
+    assert_eq!(content["mimeType"], "text/markdown");
+    for bad in [
+        "weft://session/none",
+        "file:///etc/passwd",
+        "weft://symbol/../../etc/passwd",
+        "weft://symbol//etc/passwd",
+    ] {
+        let e = ask("resources/read", json!({"uri": bad}));
+        assert!(e["error"]["code"].as_i64().unwrap() < 0, "{bad}: {e}");
+    }
+    let prompts = ask("prompts/list", json!({}));
+    let names: Vec<&str> = prompts["result"]["prompts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["brief", "why", "recall", "record"]);
+    let said = |name: &str, arguments: Value| {
+        let r = ask("prompts/get", json!({"name": name, "arguments": arguments}));
+        r["result"]["messages"][0]["content"]["text"]
+            .as_str()
+            .map(str::to_owned)
+            .ok_or(r)
+    };
+    assert!(
+        said("recall", json!({"topic": "where do we log"}))
+            .unwrap()
+            .contains("Log to standard error")
+    );
+    assert!(said("record", json!({})).unwrap().contains("`decide`"));
+    assert!(
+        said("why", json!({})).unwrap_err()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("target")
+    );
+    assert!(said("nope", json!({})).is_err());
 }
