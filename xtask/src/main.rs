@@ -1,4 +1,4 @@
-//! Repository chores: `cargo xtask test` (everything that CI checks), `tidy`, `docs`, `bench`.
+//! Repository chores: `cargo xtask test` (everything that CI checks), `tidy`, `docs`, `fuzz`, `bench`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -16,6 +16,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   test         formatting, lints, repository rules, generated docs, and every test
   tidy         the repository rules alone
   docs         write the generated reference under docs/reference
+  fuzz TARGET  fuzz the parser of cassette documents (manifest) or of MCP messages (jsonrpc) for [SECONDS]
   bench [ARG]  build in release mode and run the benchmark, printing a table";
 
 fn root() -> PathBuf {
@@ -150,6 +151,46 @@ fn test() -> Result<()> {
     docs(true)
 }
 
+/// Runs a fuzz target for a while: coverage is what a stable compiler can be told to count.
+fn fuzz(rest: &[&str]) -> Result<()> {
+    let (target, seconds) = match rest {
+        [t] => (*t, "60"),
+        [t, s] => (*t, *s),
+        _ => bail!("say which: cargo xtask fuzz manifest|jsonrpc [SECONDS]"),
+    };
+    const FLAGS: [&str; 7] = [
+        "--cfg=fuzzing",
+        "-Cpasses=sancov-module",
+        "-Cllvm-args=-sanitizer-coverage-level=4",
+        "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+        "-Cllvm-args=-sanitizer-coverage-pc-table",
+        "-Cllvm-args=-sanitizer-coverage-trace-compares",
+        "-Ccodegen-units=1",
+    ];
+    let folder = root().join("fuzz");
+    let corpus = folder.join("target/corpus").join(target);
+    std::fs::create_dir_all(&corpus)?;
+    let host = Command::new(env!("CARGO")).arg("-vV").output()?;
+    let host = String::from_utf8_lossy(&host.stdout).into_owned();
+    let host = host
+        .lines()
+        .find_map(|l| l.strip_prefix("host: "))
+        .context("cargo -vV names no host")?;
+    // With a target of its own, build scripts are not counted.
+    let status = Command::new(env!("CARGO"))
+        .args(["run", "--release", "--target", host, "--bin", target, "--"])
+        .arg(&corpus)
+        .args(["-max_len=16384", &format!("-max_total_time={seconds}")])
+        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"))
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .current_dir(&folder)
+        .status()?;
+    if !status.success() {
+        bail!("{target} found something: {status}");
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
@@ -157,6 +198,7 @@ fn main() -> ExitCode {
         Some("test" | "ci") => test(),
         Some("tidy") => tidy::tidy(&root()),
         Some("docs") => docs(false),
+        Some("fuzz") => fuzz(&rest),
         Some("bench") => {
             let mut all = vec!["run", "--release", "--locked", "-p", "weft-bench", "--"];
             all.extend(rest);

@@ -59,7 +59,7 @@ const CONFINED: [(&str, &[&str]); 13] = [
 ];
 
 /// Files and folders that may stand at the root.
-const ROOT: [&str; 19] = [
+const ROOT: [&str; 20] = [
     ".cargo",
     ".ci",
     ".git",
@@ -75,6 +75,7 @@ const ROOT: [&str; 19] = [
     "bench",
     "crates",
     "docs",
+    "fuzz",
     "rust-toolchain.toml",
     "rustfmt.toml",
     "target",

@@ -15,6 +15,7 @@ pub mod project;
 pub mod provider;
 pub mod redact;
 pub mod render;
+pub mod skill;
 pub mod snippet;
 pub mod span;
 pub mod sse;

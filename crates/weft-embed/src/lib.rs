@@ -1,14 +1,17 @@
-//! Text to vectors: the builtin table, Ollama, or an OpenAI-compatible service.
+//! Text to vectors: the builtin table, Ollama, or an OpenAI-compatible service. And a model that writes,
+//! where one is configured.
 //!
 //! **Invariant.** Every vector comes with the identity of its model ([`Embedder::identity`]); the
 //! store keeps models apart by it.
 
 mod builtin;
+mod chat;
 mod error;
 mod http;
 
 use std::time::{Duration, Instant};
 
+pub use chat::{Chat, ChatConfig, ChatError};
 pub use error::EmbedError;
 
 /// Which provider, and how to reach it.

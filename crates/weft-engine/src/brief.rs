@@ -4,9 +4,9 @@ use std::path::Path;
 
 use weft_core::decision::{Decision, Status};
 
+use crate::Decisions;
 use crate::decisions::{DecisionError, Stale};
 use crate::show::from_top;
-use crate::{Decisions, Engine};
 
 /// Files that are looked at, at most: an answer about all of a repository is about nothing.
 const MAX_FILES: usize = 200;
@@ -37,31 +37,24 @@ pub struct Briefing {
     pub in_force: usize,
 }
 
-impl Engine {
-    /// The briefing for some files of the repository that holds a folder, as paths from there or from its top;
-    /// without files, for those that are being changed.
+impl Decisions<'_> {
+    /// The briefing for some files, as paths from a folder of the repository or from its top; without files, for
+    /// those that are being changed.
     ///
     /// # Errors
-    /// Where there are no decisions to ask, or the store fails.
+    /// Where the store fails.
     pub fn briefing(&self, folder: &Path, files: &[String]) -> Result<Briefing, DecisionError> {
-        let d = self.decisions_here(folder)?;
-        let files = match files {
-            [] => d.changed_files(None).unwrap_or_default(),
+        let mut files = match files {
+            [] => self.changed_files(None).unwrap_or_default(),
             given => given
                 .iter()
                 .map(|f| {
-                    let repo = d.repo.as_ref();
+                    let repo = self.repo.as_ref();
                     repo.and_then(|r| from_top(r, folder, f))
                         .unwrap_or_else(|| f.clone())
                 })
                 .collect(),
         };
-        d.briefing(files)
-    }
-}
-
-impl Decisions<'_> {
-    fn briefing(&self, mut files: Vec<String>) -> Result<Briefing, DecisionError> {
         files.truncate(MAX_FILES);
         let (loaded, _) = self.current()?;
         let in_force: Vec<usize> = (0..loaded.all.len())

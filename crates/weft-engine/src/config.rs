@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_embed::EmbedConfig;
+use weft_embed::{ChatConfig, EmbedConfig};
 
 /// What the engine is told.
 #[derive(Clone, PartialEq)]
@@ -11,6 +11,8 @@ pub struct Config {
     pub postgres_dsn: String,
     /// Provider of vectors.
     pub embedding: EmbedConfig,
+    /// Model that writes skills.
+    pub chat: ChatConfig,
     /// Largest text that is embedded, bytes; negative = no limit, 0 = the default.
     pub max_text_bytes: i64,
     /// Documents of one page of the embed pass; 0 = the default.
@@ -37,6 +39,7 @@ impl Default for Config {
         Self {
             postgres_dsn: String::new(),
             embedding: EmbedConfig::default(),
+            chat: ChatConfig::default(),
             max_text_bytes: 0,
             batch_size: 0,
             search_deadline: Duration::from_secs(5),

@@ -22,6 +22,7 @@ mod migrate;
 mod repair;
 mod search;
 pub mod show;
+pub mod skill;
 mod status;
 mod tokens;
 pub mod why;

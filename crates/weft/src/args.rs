@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
-
-use weft_server::Profile;
 
 use crate::commands;
 use crate::out::Out;
@@ -76,6 +75,9 @@ pub(crate) enum Command {
     /// List sessions and open them
     #[command(subcommand)]
     Sessions(commands::sessions::Sessions),
+    /// Make skills of sessions, for agents to follow
+    #[command(subcommand)]
+    Skill(commands::skill::Skill),
     /// Import transcripts of Claude Code, Codex, Gemini CLI, Copilot CLI, OpenCode, Cline and Aider
     #[command(visible_alias = "sync")]
     Import(commands::import::Import),
@@ -91,12 +93,10 @@ pub(crate) enum Command {
     /// Tokens of the HTTP API
     #[command(subcommand)]
     Token(commands::token::Token),
-    /// Speak MCP over standard input and output
-    Mcp {
-        /// Which tools
-        #[arg(long, value_enum, default_value_t)]
-        profile: ProfileArg,
-    },
+    /// Speak MCP over standard input and output; put weft into the clients that do
+    Mcp(commands::mcp::Mcp),
+    /// What agents are told when a session starts, and before they edit a file
+    Hook(commands::hook::Hook),
     /// Show what is stored and how fresh the index is
     Status {
         /// Print JSON
@@ -177,9 +177,11 @@ pub(crate) fn run(argv: Vec<OsString>) -> Result<u8> {
     if name == "weave" {
         return weave::run(argv);
     }
+    // A client takes 2 from a hook for a veto: wrong use is 1 there.
+    let hook = argv.get(1).is_some_and(|a| a == "hook");
     let cli = match parse(Cli::command(), argv) {
         Ok(cli) => cli,
-        Err(code) => return Ok(code),
+        Err(code) => return Ok(if hook { code.min(1) } else { code }),
     };
     dispatch(cli)
 }
@@ -223,7 +225,12 @@ impl Global {
 }
 
 pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
-    let mut settings = cli.global.settings()?;
+    let began = Instant::now();
+    let mut settings = match cli.global.settings() {
+        // To clients 2 would mean that the edit is refused.
+        Err(_) if matches!(cli.command, Command::Hook(_)) => return Ok(0),
+        s => s?,
+    };
     let out = Out::new();
     match cli.command {
         Command::Search(c) => {
@@ -276,16 +283,15 @@ pub(crate) fn dispatch(cli: Cli) -> Result<u8> {
             commands::log(&settings, "warn")?;
             commands::token::run(c, &settings, out)
         }
-        Command::Mcp { profile } => {
+        Command::Skill(c) => {
             commands::log(&settings, "warn")?;
-            let profile = match profile {
-                ProfileArg::Spans => Profile::Spans,
-                ProfileArg::Code => Profile::Code,
-                ProfileArg::Decisions => Profile::Decisions,
-                ProfileArg::All => Profile::All,
-            };
-            commands::mcp(&settings, profile)
+            commands::skill::run(c, &mut settings, out)
         }
+        Command::Mcp(c) => {
+            commands::log(&settings, "warn")?;
+            commands::mcp::run(c, &settings, out)
+        }
+        Command::Hook(c) => commands::hook::run(c, &settings, out, began),
         Command::Status { json, api_target } => {
             commands::log(&settings, "warn")?;
             commands::status::run(&settings, out, json, api_target.as_deref())

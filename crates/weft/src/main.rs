@@ -1,6 +1,7 @@
 //! weft on the command line: parse, run, map to an exit code.
 
 mod args;
+mod clients;
 mod commands;
 mod out;
 mod progress;

@@ -26,7 +26,7 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> K
 }
 
 /// Every key that there is.
-pub(crate) const KEYS: [Key; 31] = [
+pub(crate) const KEYS: [Key; 34] = [
     key("api.listen", ":8081", "address of the read API and MCP"),
     key("ingest.listen", ":8082", "address of the ingest API"),
     key(
@@ -82,6 +82,21 @@ pub(crate) const KEYS: [Key; 31] = [
         "import.auto",
         "ask",
         "import this repository's transcripts before a search: ask, always or never",
+    ),
+    key(
+        "skill.provider",
+        "",
+        "who writes skills: anthropic, openai or ollama; empty = they are taken from the sessions as they are",
+    ),
+    key(
+        "skill.target",
+        "",
+        "base URL of that provider; empty = the provider's own",
+    ),
+    key(
+        "skill.model",
+        "",
+        "its model; empty = the provider's default",
     ),
     key("logging.level", "info", "error, warn, info, debug or trace"),
     key("logging.format", "auto", "auto, text or json"),
@@ -370,6 +385,10 @@ impl Settings {
         c.embedding.dimensions = usize::try_from(self.number("embedding.dimensions")?)
             .map_err(|_| usage("embedding.dimensions cannot be negative", ""))?;
         c.embedding.api_key = self.api_key("openai");
+        c.chat.provider = self.text("skill.provider")?;
+        c.chat.target = self.text("skill.target")?;
+        c.chat.model = self.text("skill.model")?;
+        c.chat.api_key = self.api_key(&c.chat.provider.to_ascii_lowercase());
         c.batch_size = usize::try_from(self.number("embed_worker.batch_size")?).unwrap_or_default();
         c.max_file_bytes = u64::try_from(self.number("code.max_file_bytes")?).unwrap_or_default();
         c.code_threads = usize::try_from(self.number("code.threads")?).unwrap_or_default();

@@ -37,6 +37,21 @@ struct Tapesctl {
     command: Command,
 }
 
+impl commands::skill::Sessions for Api<'_> {
+    fn search(&self, query: &str, limit: usize) -> Result<Vec<String>> {
+        let limit = limit.to_string();
+        let body = self.search(&[("query", query), ("top_k", &limit)], true)?;
+        let hits = body["results"].as_array().into_iter().flatten();
+        Ok(hits
+            .filter_map(|h| h["session_id"].as_str().map(str::to_owned))
+            .collect())
+    }
+
+    fn traces(&self, id: &str) -> Result<Value> {
+        self.get(&format!("/v1/sessions/{}/traces", segment(id)), &[])
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Search spans
@@ -50,6 +65,9 @@ enum Command {
     /// Spans
     #[command(subcommand)]
     Spans(Spans),
+    /// Make skills of sessions, for agents to follow
+    #[command(subcommand)]
+    Skill(commands::skill::Skill),
     /// Figures about everything captured, as JSON
     Stats {
         /// From this time on, RFC 3339
@@ -288,6 +306,13 @@ pub(crate) fn run(name: &str, argv: Vec<OsString>) -> Result<u8> {
         Command::Export { id, detail, output } => export(&api, &id, detail, output)?,
         Command::Seed => seed(&api, out)?,
         Command::Sync(s) => return sync::run(s, &settings, out),
+        Command::Skill(c) => {
+            let mut settings = settings.clone();
+            return match api.url.is_empty() {
+                true => commands::skill::run(c, &mut settings, out),
+                false => commands::skill::run_with(c, &mut settings, out, Some(&api)),
+            };
+        }
         // Answered above, before logging to the terminal that the agent has.
         Command::Start(_) => {}
         Command::Config(c) => config(c, settings.clone(), out)?,

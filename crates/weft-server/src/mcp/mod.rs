@@ -8,6 +8,7 @@
 mod all;
 mod code;
 mod decisions;
+mod jsonrpc;
 mod prompts;
 mod resources;
 mod spans;

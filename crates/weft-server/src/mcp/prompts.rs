@@ -118,7 +118,8 @@ pub(super) fn get(
                 .filter(|f| !f.is_empty())
                 .collect();
             let b = engine
-                .briefing(&here, &files)
+                .decisions_here(&here)
+                .and_then(|d| d.briefing(&here, &files))
                 .map_err(|e| invalid(super::tool::hinted(&e, e.hint())))?;
             match brief_text::briefing(&b, BUDGET) {
                 empty if empty.is_empty() => format!(

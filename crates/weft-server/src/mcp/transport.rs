@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Server, VERSIONS};
+use super::{Server, VERSIONS, jsonrpc};
 
 /// Largest JSON-RPC body.
 const MAX_BODY: usize = 4 << 20;
@@ -25,21 +25,6 @@ const SESSION: &str = "mcp-session-id";
 const PROTOCOL: &str = "mcp-protocol-version";
 /// The revision without a handshake.
 const STATELESS: &str = "2026-07-28";
-
-/// Requests that are answered; everything else is refused before it reaches the SDK.
-const METHODS: [&str; 11] = [
-    "initialize",
-    "ping",
-    "tools/list",
-    "tools/call",
-    "prompts/list",
-    "prompts/get",
-    "resources/list",
-    "resources/read",
-    "resources/templates/list",
-    "logging/setLevel",
-    "completion/complete",
-];
 
 type Service = StreamableHttpService<Server, NeverSessionManager>;
 
@@ -92,14 +77,6 @@ fn is_modern_version(headers: &HeaderMap) -> bool {
         .is_some_and(|v| is_date(v) && v >= STATELESS)
 }
 
-/// As [`is_modern_version`], where the message itself says so.
-fn is_modern(message: &Value) -> bool {
-    message["method"] == "server/discover"
-        || message["params"]["_meta"]
-            .get("io.modelcontextprotocol/protocolVersion")
-            .is_some()
-}
-
 /// What is wrong with a request before its body is read.
 fn refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
     let bad = |text: &str| Some(plain(StatusCode::BAD_REQUEST, text));
@@ -135,56 +112,6 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
     None
 }
 
-/// Checks one message; true where it is a call that wants an answer.
-fn check(m: &Value) -> Result<bool, String> {
-    let o = m
-        .as_object()
-        .ok_or("malformed payload: not a JSON-RPC message")?;
-    if o.get("jsonrpc") != Some(&Value::from("2.0")) {
-        return Err("malformed payload: invalid message version tag; expected \"2.0\"".into());
-    }
-    let Some(method) = o.get("method") else {
-        // A response to something that this server never asked.
-        return if o.contains_key("result") || o.contains_key("error") {
-            Ok(false)
-        } else {
-            Err("malformed payload: neither a method nor a result".into())
-        };
-    };
-    let method = method
-        .as_str()
-        .ok_or("malformed payload: method is not a string")?;
-    let has_id = matches!(o.get("id"), Some(Value::String(_) | Value::Number(_)));
-    if method.starts_with("notifications/") {
-        return if has_id {
-            Err(format!("invalid request: unexpected id for {method:?}"))
-        } else {
-            Ok(false)
-        };
-    }
-    if !METHODS.contains(&method) {
-        return Err(format!("JSON RPC not handled: {method:?} unsupported"));
-    }
-    if !has_id {
-        return Err(format!("invalid request: missing id for {method:?}"));
-    }
-    let needs_params = matches!(
-        method,
-        "initialize"
-            | "tools/call"
-            | "prompts/get"
-            | "resources/read"
-            | "completion/complete"
-            | "logging/setLevel"
-    );
-    if needs_params && !o.get("params").is_some_and(Value::is_object) {
-        return Err(format!(
-            "invalid request: missing required \"params\" for {method:?}"
-        ));
-    }
-    Ok(true)
-}
-
 async fn handle(
     State((service, tapes)): State<(Arc<Service>, bool)>,
     request: Request,
@@ -203,7 +130,7 @@ async fn handle(
         Ok(v) => v,
         Err(e) => return plain(StatusCode::BAD_REQUEST, format!("malformed payload: {e}\n")),
     };
-    if is_modern_version(&parts.headers) || is_modern(&message) {
+    if is_modern_version(&parts.headers) || jsonrpc::is_modern(&message) {
         // The SDK knows the rules of this revision, and how to refuse one that is not spoken.
         let request = Request::from_parts(parts, Body::from(bytes));
         return service.handle(request).await.map(Body::new).into_response();
@@ -220,30 +147,11 @@ async fn handle(
             ),
         );
     }
-    let messages = match message {
-        Value::Array(batch) => {
-            let version = parts.headers.get(PROTOCOL).and_then(|v| v.to_str().ok());
-            if version.is_some_and(|v| v >= "2025-06-18") {
-                return plain(
-                    StatusCode::BAD_REQUEST,
-                    "JSON-RPC batching is not supported in 2025-06-18 and later\n",
-                );
-            }
-            if batch.is_empty() {
-                return plain(StatusCode::BAD_REQUEST, "malformed payload: empty batch\n");
-            }
-            batch
-        }
-        one => vec![one],
+    let version = parts.headers.get(PROTOCOL).and_then(|v| v.to_str().ok());
+    let calls = match jsonrpc::calls(message, version) {
+        Ok(calls) => calls,
+        Err(e) => return plain(StatusCode::BAD_REQUEST, format!("{e}\n")),
     };
-    let mut calls = Vec::new();
-    for m in messages {
-        match check(&m) {
-            Ok(true) => calls.push(m),
-            Ok(false) => {}
-            Err(e) => return plain(StatusCode::BAD_REQUEST, format!("{e}\n")),
-        }
-    }
     if calls.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
@@ -330,31 +238,6 @@ fn quiet(call: &Value, tapes: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn messages_are_told_apart() {
-        let m = |v: Value| check(&v);
-        assert_eq!(
-            m(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})),
-            Ok(true)
-        );
-        assert_eq!(
-            m(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})),
-            Ok(false)
-        );
-        assert_eq!(
-            m(json!({"jsonrpc": "2.0", "id": 1, "method": "foo"})),
-            Err("JSON RPC not handled: \"foo\" unsupported".into())
-        );
-        assert_eq!(
-            m(json!({"jsonrpc": "2.0", "method": "tools/list"})),
-            Err("invalid request: missing id for \"tools/list\"".into())
-        );
-        assert!(m(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call"})).is_err());
-        assert!(m(json!({"id": 1, "method": "ping"})).is_err());
-        assert!(m(json!([])).is_err());
-    }
 
     #[test]
     fn accept_tokens_are_exact() {

@@ -8,13 +8,16 @@ pub(crate) mod decisions;
 pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod draft;
+pub(crate) mod hook;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod local;
+pub(crate) mod mcp;
 pub(crate) mod migrate;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sessions;
+pub(crate) mod skill;
 pub(crate) mod spans;
 pub(crate) mod start;
 pub(crate) mod status;
@@ -28,15 +31,11 @@ use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use weft_engine::{CatchUp, Engine};
-use weft_server::{Cassettes, Options, Profile};
 
 use crate::out;
 use crate::progress::Bar;
 use crate::report::{hinted, usage};
 use crate::settings::{Settings, Source};
-
-/// Time between two looks at the documents of cassettes.
-const CASSETTE_REFRESH: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Version that is told to clients.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -128,28 +127,6 @@ pub(crate) fn block_on<T>(f: impl Future<Output = T>) -> Result<T> {
         .enable_all()
         .build()?
         .block_on(f))
-}
-
-/// `weft mcp`.
-pub(crate) fn mcp(settings: &Settings, profile: Profile) -> Result<u8> {
-    let engine = open(settings)?;
-    // Answers come at once; what is not indexed yet is brought in behind them.
-    let background = engine.clone();
-    std::thread::spawn(move || {
-        if let Err(e) = background.catch_up(None, &mut |_, _, _| {}) {
-            tracing::warn!(error = %e, "the index was not brought up to date");
-        }
-    });
-    let cassettes = Cassettes::new(&settings.cassettes()?, Some(CASSETTE_REFRESH))
-        .map_err(|e| usage(e, "see cassettes in the configuration file"))?;
-    let options = Options {
-        engine,
-        token: None,
-        version: VERSION,
-        cassettes,
-    };
-    block_on(weft_server::serve_stdio(options, profile))??;
-    Ok(0)
 }
 
 /// A session by its id, or by the beginning of it.

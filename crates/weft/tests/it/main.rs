@@ -4,6 +4,7 @@
 mod agents;
 mod cassettes;
 mod cli;
+mod clients;
 mod code;
 mod conformance;
 mod contract;
