@@ -38,15 +38,19 @@ pub struct Briefing {
 }
 
 impl Decisions<'_> {
-    /// The briefing for some files, as paths from a folder of the repository or from its top; without files, for
-    /// those that are being changed.
+    /// The briefing for some files, as paths from a folder of the repository or from its top; `None` = for those
+    /// that are being changed, which may have to be found out.
     ///
     /// # Errors
     /// Where the store fails.
-    pub fn briefing(&self, folder: &Path, files: &[String]) -> Result<Briefing, DecisionError> {
+    pub fn briefing(
+        &self,
+        folder: &Path,
+        files: Option<&[String]>,
+    ) -> Result<Briefing, DecisionError> {
         let mut files = match files {
-            [] => self.changed_files(None).unwrap_or_default(),
-            given => given
+            None => self.changed_files(None).unwrap_or_default(),
+            Some(given) => given
                 .iter()
                 .map(|f| {
                     let repo = self.repo.as_ref();

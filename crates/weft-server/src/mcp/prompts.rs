@@ -119,7 +119,7 @@ pub(super) fn get(
                 .collect();
             let b = engine
                 .decisions_here(&here)
-                .and_then(|d| d.briefing(&here, &files))
+                .and_then(|d| d.briefing(&here, Some(&files[..]).filter(|f| !f.is_empty())))
                 .map_err(|e| invalid(super::tool::hinted(&e, e.hint())))?;
             match brief_text::briefing(&b, BUDGET) {
                 empty if empty.is_empty() => format!(

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use weft_engine::brief::Briefing;
 use weft_server::brief_text;
 
 use super::open;
@@ -84,12 +85,16 @@ pub(crate) fn run(c: Hook, settings: &Settings, out: Out, began: Instant) -> Res
     let (client, budget, again) = (told.client, told.budget, told.again);
     std::thread::spawn(move || {
         // Without a listener the time was over.
-        let _ = done.send(work(&settings, edit, budget, again));
+        work(&settings, edit, again, &mut |event, b| {
+            let _ = done.send((event.to_owned(), brief_text::briefing(b, budget)));
+        })
     });
-    let left = DEADLINE.saturating_sub(began.elapsed());
-    if let Ok(Some((event, text))) = answer.recv_timeout(left)
-        && !text.is_empty()
-    {
+    let mut best = (String::new(), String::new());
+    while let Ok(better) = answer.recv_timeout(DEADLINE.saturating_sub(began.elapsed())) {
+        best = better;
+    }
+    let (event, text) = best;
+    if !text.is_empty() {
         out.line(&wire(client, edit, &event, &text).to_string())?;
     }
     // The work may still be at it; it is not waited for.
@@ -110,29 +115,38 @@ fn wire(client: For, edit: bool, event: &str, text: &str) -> Value {
     json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}})
 }
 
-/// Event and text; `None` = nothing is to be told, or something failed.
-fn work(settings: &Settings, edit: bool, budget: usize, again: bool) -> Option<(String, String)> {
+/// Gives what is to be told, and something better where there is time; `None` = something failed, or there is
+/// nothing.
+fn work(
+    settings: &Settings,
+    edit: bool,
+    again: bool,
+    tell: &mut dyn FnMut(&str, &Briefing),
+) -> Option<()> {
     let said = said()?;
     if edit && said.files.is_empty() {
         return None;
     }
     let engine = open(settings).ok()?;
-    let files = if edit { said.files.as_slice() } else { &[] };
     // Where the client stands in no repository, the file may.
-    let near = files.first().and_then(|f| Path::new(f).parent());
+    let near = said.files.first().and_then(|f| Path::new(f).parent());
     let d = engine
         .decisions_at(&said.cwd)
         .or_else(|e| near.map_or(Err(e), |n| engine.decisions_at(n)))
         .ok()?;
-    let mut b = d.briefing(&said.cwd, files).ok()?;
-    if edit {
-        b.stale.clear();
-        let ids: Vec<&str> = b.governing.iter().map(|g| g.decision.id.as_str()).collect();
-        if ids.is_empty() || (!again && !first(settings.data_dir(), &said, &ids)) {
-            return None;
-        }
+    if !edit {
+        // Which files are being changed may take long to find out where nothing is indexed yet.
+        tell(&said.event, &d.briefing(&said.cwd, Some(&[])).ok()?);
+        tell(&said.event, &d.briefing(&said.cwd, None).ok()?);
+        return Some(());
     }
-    Some((said.event.clone(), brief_text::briefing(&b, budget)))
+    let mut b = d.briefing(&said.cwd, Some(&said.files)).ok()?;
+    b.stale.clear();
+    let ids: Vec<&str> = b.governing.iter().map(|g| g.decision.id.as_str()).collect();
+    if !ids.is_empty() && (again || first(settings.data_dir(), &said, &ids)) {
+        tell(&said.event, &b);
+    }
+    Some(())
 }
 
 fn said() -> Option<Said> {

@@ -157,7 +157,14 @@ fn program(scope: ScopeArg) -> Result<String> {
         return Ok(clients::NAME.to_owned());
     }
     let exe = std::env::current_exe().context("finding this program")?;
-    Ok(exe.to_string_lossy().into_owned())
+    // The name under which it is found stays when an update moves the file that it leads to.
+    let real = exe.canonicalize().ok();
+    let named = std::env::var_os("PATH").and_then(|path| {
+        std::env::split_paths(&path)
+            .map(|d| d.join(clients::NAME))
+            .find(|p| p.is_absolute() && real.is_some() && p.canonicalize().ok() == real)
+    });
+    Ok(named.unwrap_or(exe).to_string_lossy().into_owned())
 }
 
 fn wanted(i: &Install) -> Result<Wanted> {

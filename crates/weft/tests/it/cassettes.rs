@@ -1,12 +1,12 @@
 //! Cassettes: our two examples, and services that misbehave.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use weft_testkit::{Heard, Upstream};
 
 use crate::support::{Home, Server, get, post, send, turn};
 
@@ -244,68 +244,47 @@ fn the_examples_extend_the_read_api() {
     );
 }
 
-/// A service that answers as a test wants, and keeps the requests that it got.
+/// A service that answers as a test wants, and keeps what it heard.
 struct Service {
-    url: String,
-    heard: Arc<Mutex<Vec<String>>>,
+    upstream: Upstream,
+    heard: Arc<Mutex<Vec<Heard>>>,
 }
 
-/// `answer` gets the request's path and gives the whole response.
-fn service(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Service {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+/// Status, headers and body of an answer.
+type Reply = (u16, &'static str, Vec<u8>);
+
+/// `answer` gets the request's path.
+fn service(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Service {
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let (kept, answer) = (heard.clone(), Arc::new(answer));
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (kept, answer) = (kept.clone(), answer.clone());
-            std::thread::spawn(move || {
-                let Some(request) = read_request(&stream) else {
-                    return;
-                };
-                let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-                kept.lock().unwrap().push(request);
-                let _ = (&stream).write_all(&answer(&path));
-            });
-        }
+    let kept = heard.clone();
+    let upstream = Upstream::start(move |request, wire| {
+        let (status, headers, body) = answer(&request.target);
+        kept.lock().unwrap().push(request);
+        wire.answer(status, headers, body)
     });
-    Service { url, heard }
+    Service { upstream, heard }
 }
 
-fn read_request(stream: &TcpStream) -> Option<String> {
-    let mut reader = BufReader::new(stream);
-    let mut text = String::new();
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 || line == "\r\n" {
-            break;
-        }
-        text.push_str(&line);
+impl Service {
+    fn document(&self) -> String {
+        format!("{}/openapi", self.upstream.url())
     }
-    let length = text
-        .lines()
-        .find_map(|l| {
-            l.to_ascii_lowercase()
-                .strip_prefix("content-length: ")?
-                .parse()
-                .ok()
-        })
-        .unwrap_or(0_usize);
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    text.push_str("\r\n");
-    text.push_str(&String::from_utf8_lossy(&body));
-    Some(text)
-}
 
-fn http(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    let mut out = format!(
-        "HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    )
-    .into_bytes();
-    out.extend_from_slice(body);
-    out
+    /// The last request of a path: its first line, headers and body in lower case.
+    fn last(&self, path: &str) -> String {
+        let heard = self.heard.lock().unwrap();
+        let r = heard
+            .iter()
+            .rev()
+            .find(|r| r.target.contains(path))
+            .unwrap();
+        let mut out = format!("{} {}\n", r.method, r.target);
+        for (k, v) in &r.headers {
+            out.push_str(&format!("{k}: {v}\n"));
+        }
+        out.push_str(&String::from_utf8_lossy(&r.body));
+        out.to_lowercase()
+    }
 }
 
 fn document(name: &str) -> Vec<u8> {
@@ -333,35 +312,30 @@ fn document(name: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn ok(body: &[u8]) -> Vec<u8> {
-    http("200 OK", "Content-Type: application/json\r\n", body)
+fn ok(body: impl Into<Vec<u8>>) -> Reply {
+    (200, "Content-Type: application/json\r\n", body.into())
 }
 
 #[test]
 fn services_that_misbehave_are_bounded() {
-    let odd = service(|path| match path {
-        "/openapi" => ok(&document("odd")),
-        p if p.ends_with("/redirects") => {
-            http("302 Found", "Location: http://127.0.0.1:1/\r\n", b"")
-        }
-        p if p.ends_with("/null") => ok(b"null"),
-        p if p.ends_with("/array") => ok(b"[1]"),
-        p if p.ends_with("/trailing") => ok(b"{} {}"),
-        p if p.ends_with("/nothing") => ok(b""),
-        p if p.ends_with("/large") => {
-            ok(format!("{{\"x\":\"{}\"}}", "a".repeat(9 << 20)).as_bytes())
-        }
-        p if p.ends_with("/long") => http("500 Oh", "", "é".repeat(4_000).as_bytes()),
-        _ => ok(b"{\"big\":18446744073709551615,\"small\":0.1}"),
+    let odd = service(|path| match path.rsplit('/').next().unwrap_or_default() {
+        "openapi" => ok(document("odd")),
+        "redirects" => (302, "Location: http://127.0.0.1:1/\r\n", Vec::new()),
+        "null" => ok("null"),
+        "array" => ok("[1]"),
+        "trailing" => ok("{} {}"),
+        "nothing" => ok(""),
+        "large" => ok(format!("{{\"x\":\"{}\"}}", "a".repeat(9 << 20))),
+        "long" => (500, "", "é".repeat(4_000).into_bytes()),
+        _ => ok("{\"big\":18446744073709551615,\"small\":0.1}"),
     });
-    let redirecting = service(|_| http("301 Moved", "Location: http://169.254.169.254/\r\n", b""));
-    let large = service(|_| ok(&vec![b' '; 9 << 20]));
-    let html = service(|_| ok(b"<html>"));
-    let own = service(|_| ok(&document("search")));
-    let same = service(|_| ok(&document("odd")));
+    let redirecting = service(|_| (301, "Location: http://169.254.169.254/\r\n", Vec::new()));
+    let large = service(|_| ok(vec![b' '; 9 << 20]));
+    let html = service(|_| ok("<html>"));
+    let own = service(|_| ok(document("search")));
+    let same = service(|_| ok(document("odd")));
     let home = Home::new();
-    let urls =
-        [&odd, &redirecting, &large, &html, &own, &same].map(|s| format!("{}/openapi", s.url));
+    let urls = [&odd, &redirecting, &large, &html, &own, &same].map(Service::document);
     let mut s = Server::start(&home, &["api", "--cassettes", &urls.join(",")]);
     let found = discovered(&mut s, "all sources", |v| {
         v["problems"].as_array().unwrap().len() == 5 && v["cassettes"][0]["name"] == "odd"
@@ -371,7 +345,12 @@ fn services_that_misbehave_are_bounded() {
             .as_array()
             .unwrap()
             .iter()
-            .find(|p| p["subject"].as_str().unwrap().starts_with(&s.url))
+            .find(|p| {
+                p["subject"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with(&s.upstream.url())
+            })
             .map(|p| p["reason"].as_str().unwrap().to_owned())
             .unwrap()
     };
@@ -416,16 +395,7 @@ fn services_that_misbehave_are_bounded() {
         "{\"big\":18446744073709551615,\"small\":0.1}"
     );
     assert_eq!(r["result"]["structuredContent"]["big"], json!(u64::MAX));
-    let last = |path: &str| {
-        let heard = odd.heard.lock().unwrap();
-        heard
-            .iter()
-            .rev()
-            .find(|r| r.contains(path))
-            .unwrap()
-            .to_ascii_lowercase()
-    };
-    let sent = last("/api/odd/echo");
+    let sent = odd.last("/api/odd/echo");
     assert!(sent.ends_with("{\"a\":[1]}"), "{sent}");
     for there in [
         "authorization: bearer theirs",
@@ -433,7 +403,7 @@ fn services_that_misbehave_are_bounded() {
         "x-forwarded-for: 127.0.0.1",
         "x-forwarded-proto: http",
         "x-tapes-cassette: odd",
-        "accept: application/json\r\n",
+        "accept: application/json\n",
     ] {
         assert!(sent.contains(there), "{there}: {sent}");
     }
@@ -448,9 +418,9 @@ fn services_that_misbehave_are_bounded() {
         Some(b"body"),
     );
     assert_eq!(r.status, 200);
-    let sent = last("/api/odd/a%20b");
+    let sent = odd.last("/api/odd/a%20b");
     assert!(
-        sent.starts_with("put /api/odd/a%20b?c=d%26 http/1.1") && sent.ends_with("body"),
+        sent.starts_with("put /api/odd/a%20b?c=d%26\n") && sent.ends_with("body"),
         "{sent}"
     );
     assert!(!sent.contains("evil"), "{sent}");
@@ -468,13 +438,13 @@ fn services_that_misbehave_are_bounded() {
 #[test]
 fn tokens_of_ours_reach_no_cassette() {
     let echo = service(|path| match path {
-        "/openapi" => ok(&document("echo")),
-        _ => ok(b"{}"),
+        "/openapi" => ok(document("echo")),
+        _ => ok("{}"),
     });
     let home = Home::new();
     let reader = home.ok(&["token", "create", "--name", "r", "--scope", "read"]);
     let reader = format!("Bearer {}", reader.trim());
-    let urls = format!("{}/openapi", echo.url);
+    let urls = echo.document();
     let mut s = Server::start_with(&home, &["api", "--cassettes", &urls], |c| {
         c.env("WEFT_TOKEN", "our-own-token");
     });
@@ -487,7 +457,7 @@ fn tokens_of_ours_reach_no_cassette() {
     assert_eq!(get(&url).status, 401);
     let path = format!("{}/v1/cassettes/echo/echo", s.api);
     assert_eq!(send("POST", &path, &[own], Some(b"{}")).status, 200);
-    let heard = echo.heard.lock().unwrap().last().unwrap().clone();
+    let heard = echo.last("/echo/echo");
     assert!(!heard.contains("our-own-token"), "{heard}");
     // Who may only read calls no tool of a cassette, whatever its hints say.
     let mcp = format!("{}/v1/mcp", s.api);
