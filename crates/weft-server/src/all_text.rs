@@ -9,9 +9,9 @@ use weft_engine::everything::{AllAnswer, AllHit, Found};
 use weft_engine::show::{Shown, Source};
 use weft_engine::why::{Why, resume_command};
 
+use crate::answer::Answer;
 use crate::code_text::{printable, safe};
 use crate::decision_text;
-use crate::mcp::Answer;
 
 /// Code points of what a hit shows of its text.
 const TEXT: usize = 110;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use weft_core::code::budget;
 use weft_engine::code::{CodeAnswer, CodeHit, DraftState, FindAnswer};
 
-use crate::mcp::Answer;
+use crate::answer::Answer;
 
 /// What an answer is printed for.
 #[derive(Clone, Copy, Debug)]

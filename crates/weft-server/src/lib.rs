@@ -3,6 +3,7 @@
 //! The only crate with wire types. It takes listeners that are bound already, so tests use port 0.
 
 pub mod all_text;
+mod answer;
 pub mod brief_text;
 mod cassettes;
 mod client;

@@ -7,7 +7,7 @@ mod fetch;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Uri;
@@ -25,7 +25,7 @@ const MAX_SOURCES: usize = 64;
 const CONNECT: Duration = Duration::from_secs(10);
 /// At the start, sources that do not answer yet are asked again this often, and for this long.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-const FIRST_TRIES: u32 = 30;
+const FIRST_TRIES: Duration = Duration::from_secs(15);
 /// Names whose routes are served here.
 const OWN: [&str; 2] = ["export", "search"];
 
@@ -185,56 +185,46 @@ impl Cassettes {
         self.0.client.as_ref()
     }
 
-    /// Fetches the documents in the background until `stop`. Nothing waits for it.
+    /// Fetches the documents in the background until `stop`, each source by itself. Nothing waits for it.
     pub(crate) fn follow(&self, stop: CancellationToken) {
-        if self.0.sources.is_empty() {
-            return;
+        for at in 0..self.0.sources.len() {
+            let (this, stop) = (self.clone(), stop.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = this.follow_one(at) => {}
+                    () = stop.cancelled() => {}
+                }
+            });
         }
-        let this = self.clone();
-        tokio::spawn(async move {
-            let work = async {
-                for _ in 0..FIRST_TRIES {
-                    if this.refresh().await {
-                        break;
-                    }
-                    tokio::time::sleep(FIRST_RETRY).await;
-                }
-                let Some(every) = this.0.refresh else { return };
-                loop {
-                    tokio::time::sleep(every).await;
-                    this.refresh().await;
-                }
-            };
-            tokio::select! {
-                () = work => {}
-                () = stop.cancelled() => {}
-            }
-        });
     }
 
-    /// Fetches every document once; whether all came.
-    async fn refresh(&self) -> bool {
+    async fn follow_one(&self, at: usize) {
+        let began = Instant::now();
+        while !self.refresh(at).await && began.elapsed() < FIRST_TRIES {
+            tokio::time::sleep(FIRST_RETRY).await;
+        }
+        let Some(every) = self.0.refresh else { return };
+        loop {
+            tokio::time::sleep(every).await;
+            self.refresh(at).await;
+        }
+    }
+
+    /// Fetches one document; whether it came.
+    async fn refresh(&self, at: usize) -> bool {
         let Some(client) = self.client() else {
             return true;
         };
-        let etags: Vec<Option<String>> = self.slots(|s| s.iter().map(|s| s.etag.clone()).collect());
-        let mut asked = tokio::task::JoinSet::new();
-        for (i, (source, etag)) in self.0.sources.iter().zip(etags).enumerate() {
-            let (client, source) = (client.clone(), source.clone());
-            asked.spawn(
-                async move { (i, fetch::document(&client, &source, etag.as_deref()).await) },
-            );
-        }
-        while let Some(done) = asked.join_next().await {
-            match done {
-                Ok((i, fetched)) => self.slots(|slots| slots[i].take(&self.0.sources[i], fetched)),
-                Err(e) => tracing::error!(error = %e, "a cassette's document was not read"),
-            }
-        }
-        let fleet = self.slots(|slots| fleet(&self.0.sources, slots));
-        let all = fleet.problems.is_empty();
-        *self.0.fleet.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fleet);
-        all
+        let source = &self.0.sources[at];
+        let etag = self.slots(|s| s[at].etag.clone());
+        let fetched = fetch::document(client, source, etag.as_deref()).await;
+        // Under one lock, so that what is served is never older than what is known.
+        self.slots(|slots| {
+            slots[at].take(source, fetched);
+            let now = Arc::new(fleet(&self.0.sources, slots));
+            *self.0.fleet.write().unwrap_or_else(PoisonError::into_inner) = now;
+            slots[at].problem.is_none()
+        })
     }
 
     fn slots<T>(&self, f: impl FnOnce(&mut Vec<Slot>) -> T) -> T {

@@ -8,8 +8,9 @@ use weft_engine::everything::{AllQuery, Corpus, MAX_LIMIT};
 use weft_engine::why::WhyOptions;
 use weft_engine::{Engine, Filter, now};
 
-use super::tool::{self, Answer, Given, answers, arguments, hinted, reads};
+use super::tool::{self, Given, answers, arguments, hinted, reads};
 use crate::all_text::{self, AllShape};
+use crate::answer::Answer;
 
 /// Tokens of an answer, unless asked for otherwise.
 const BUDGET: i64 = 1_200;

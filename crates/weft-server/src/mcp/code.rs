@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use weft_engine::code::{CodeQuery, MAX_LIMIT, MAX_QUERY, paths};
 use weft_engine::{CodeError, CodeRepo, Engine};
 
-use super::tool::{self, Answer, Given, answers, arguments, hinted, reads};
+use super::tool::{self, Given, answers, arguments, hinted, reads};
+use crate::answer::Answer;
 use crate::code_text::{self, Shape};
 
 /// Tokens of an answer, unless asked for otherwise.

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use weft_engine::decisions::DecisionQuery;
 use weft_engine::{DecisionError, Decisions, Engine};
 
-use super::tool::{self, Answer, Given, answers, arguments, hinted, reads, writes};
+use super::tool::{self, Given, answers, arguments, hinted, reads, writes};
+use crate::answer::Answer;
 use crate::decision_text::{self, symbols_of};
 
 const MAX_LIMIT: i64 = 200;

@@ -34,9 +34,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use weft_engine::Engine;
 
-pub(crate) use tool::Answer;
-
 use crate::Options;
+use crate::answer::Answer;
 use crate::cassettes::{self, Cassettes};
 use crate::http::{Access, Scope};
 

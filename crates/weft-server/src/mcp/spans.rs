@@ -6,7 +6,8 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde_json::{Value, json};
 use weft_engine::{Engine, Filter, Mode, SearchError, SpanQuery};
 
-use super::tool::{Answer, answered, answers, arguments, failed, object, reads};
+use super::tool::{answers, arguments, failed, found, object, reads};
+use crate::answer::Answer;
 use crate::http::search_output;
 
 const DEFAULT_TOP_K: i64 = 5;
@@ -88,9 +89,9 @@ pub(super) async fn answer(engine: Arc<Engine>, query: String, limit: usize) -> 
         filter: Filter::default(),
         context: 0,
     };
-    let found = tokio::task::spawn_blocking(move || engine.search_spans(&q)).await;
-    let text = match found {
-        Ok(Ok(a)) => return answered(Answer::of(search_output(&query, &a.hits, false))),
+    let searched = tokio::task::spawn_blocking(move || engine.search_spans(&q)).await;
+    let text = match searched {
+        Ok(Ok(a)) => return found(Answer::of(search_output(&query, &a.hits, false))),
         Ok(Err(
             e @ (SearchError::Embed(_) | SearchError::NotInitialized | SearchError::NotConfigured),
         )) => e.to_string(),

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
-use weft_core::code::budget;
+
+use crate::answer::Answer;
+
+/// Bytes of an answer of ours at most.
+const MAX_ANSWER: usize = 1 << 20;
 
 /// A JSON object as the SDK takes it.
 pub(super) fn object(v: Value) -> Arc<JsonObject> {
@@ -133,47 +137,6 @@ impl Given {
     }
 }
 
-/// What a tool found: for reading, and as an object that says the same.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) text: String,
-    pub(crate) structured: Value,
-}
-
-impl Answer {
-    /// An answer that is read as the JSON of its object.
-    pub(crate) fn of(structured: Value) -> Self {
-        Self {
-            text: structured.to_string(),
-            structured,
-        }
-    }
-
-    /// An answer of as many hits as the budget holds. `object` and `text` make it of so many hits and so many
-    /// snippets; without a text it is read as JSON. Clients show a model the one or the other, so the
-    /// dearer counts.
-    pub(crate) fn fitted(
-        hits: usize,
-        tokens: usize,
-        object: impl Fn(usize, usize) -> Value,
-        text: impl Fn(usize, usize) -> Option<String>,
-    ) -> Self {
-        let dearer = |shown: usize, snippets: usize| {
-            let json = object(shown, snippets).to_string();
-            match text(shown, snippets) {
-                Some(t) if t.len() > json.len() => t,
-                _ => json,
-            }
-        };
-        let (shown, snippets) = budget::fit(&dearer, hits, tokens);
-        let structured = object(shown, snippets);
-        match text(shown, snippets) {
-            Some(text) => Self { text, structured },
-            None => Self::of(structured),
-        }
-    }
-}
-
 /// A failure that the model reads and can act on.
 pub(super) fn failed(text: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text)])
@@ -188,12 +151,22 @@ pub(super) fn answered(a: Answer) -> CallToolResult {
     result
 }
 
+/// What a tool of ours found; an answer that is too large for anybody's context is refused.
+pub(super) fn found(a: Answer) -> CallToolResult {
+    match a.text.len() {
+        n if n > MAX_ANSWER => failed(format!(
+            "the answer has {n} bytes, at most {MAX_ANSWER} are given: ask for less, or without json"
+        )),
+        _ => answered(a),
+    }
+}
+
 /// Runs a tool beside the asynchronous work.
 pub(super) async fn run(
     f: impl FnOnce() -> Result<Answer, String> + Send + 'static,
 ) -> CallToolResult {
     match tokio::task::spawn_blocking(f).await {
-        Ok(Ok(a)) => answered(a),
+        Ok(Ok(a)) => found(a),
         Ok(Err(e)) => failed(e),
         Err(e) => failed(e.to_string()),
     }

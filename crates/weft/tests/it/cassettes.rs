@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weft_testkit::{Heard, Upstream};
@@ -334,12 +335,28 @@ fn services_that_misbehave_are_bounded() {
     let html = service(|_| ok("<html>"));
     let own = service(|_| ok(document("search")));
     let same = service(|_| ok(document("odd")));
+    let stuck = Upstream::start(|_, wire| {
+        wire.send("HTTP/1.1 200 OK\r\n\r\n{")?;
+        wire.until_closed();
+        Ok(())
+    });
     let home = Home::new();
     let urls = [&odd, &redirecting, &large, &html, &own, &same].map(Service::document);
-    let mut s = Server::start(&home, &["api", "--cassettes", &urls.join(",")]);
+    let stuck_url = format!("{}/openapi", stuck.url());
+    let all = [&urls[..], std::slice::from_ref(&stuck_url)]
+        .concat()
+        .join(",");
+    let began = Instant::now();
+    let mut s = Server::start(&home, &["api", "--cassettes", &all]);
+    // One that does not end its answer keeps no other waiting.
     let found = discovered(&mut s, "all sources", |v| {
         v["problems"].as_array().unwrap().len() == 5 && v["cassettes"][0]["name"] == "odd"
     });
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     let why = |s: &Service| {
         found["problems"]
             .as_array()
@@ -433,6 +450,11 @@ fn services_that_misbehave_are_bounded() {
         Some(&vec![0; 33 << 20]),
     );
     assert_eq!(r.status, 413);
+    discovered(&mut s, "the stuck source to be given up", |v| {
+        v["problems"]
+            .to_string()
+            .contains("no document within 10 s")
+    });
 }
 
 #[test]

@@ -258,8 +258,9 @@ fn a_fuzzer_finds_no_answer_that_the_document_does_not_tell() {
             "--seed",
             "1",
             "--no-color",
+            // Two threads of it break one of CPython's own parsers now and then.
             "--workers",
-            "2",
+            "1",
         ])
         .current_dir(home.path())
         .output()
