@@ -145,7 +145,7 @@ fn score(engine: &Engine, name: &str, questions: &[Question], sessions: bool) ->
                 limit: TOP,
                 mode,
                 filter: Filter {
-                    sessions: vec![q.conversation.clone()],
+                    sessions: vec![fixture::session_id(&q.conversation)],
                     ..Filter::default()
                 },
                 context: 0,

@@ -162,6 +162,9 @@ pub(crate) const KEYS: [Key; 34] = [
     ),
 ];
 
+/// Variables that name cassettes, with commas.
+const CASSETTES: [&str; 2] = ["WEFT_CASSETTES", "TAPES_CASSETTES"];
+
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -296,9 +299,25 @@ impl Settings {
         }
     }
 
+    /// The settings as their file has them now.
+    pub(crate) fn again(&self) -> Result<Self> {
+        let now = Self::load(Some(self.config_dir.clone()), Some(self.data_dir.clone()))?;
+        Ok(Self {
+            flags: self.flags.clone(),
+            ..now
+        })
+    }
+
+    /// Whether the configuration file says which cassettes there are: the environment does not.
+    pub(crate) fn cassettes_by_file(&self) -> bool {
+        CASSETTES
+            .iter()
+            .all(|n| std::env::var(n).map_or(true, |v| v.trim().is_empty()))
+    }
+
     /// Addresses of cassettes: from the environment, with commas, else from the file, an array.
     pub(crate) fn cassettes(&self) -> Result<Vec<String>> {
-        for name in ["WEFT_CASSETTES", "TAPES_CASSETTES"] {
+        for name in CASSETTES {
             if let Ok(v) = std::env::var(name)
                 && !v.trim().is_empty()
             {

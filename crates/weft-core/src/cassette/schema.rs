@@ -84,6 +84,16 @@ pub(super) fn bundle(
     }
 }
 
+/// Whether the members of what stands under a key are names of the author's; `None` = it is data, no schema.
+fn below(key: &str, named: bool) -> Option<bool> {
+    match key {
+        _ if named => Some(false),
+        "default" | "const" | "enum" | "example" | "examples" => None,
+        "properties" | "patternProperties" | "$defs" | "dependentSchemas" => Some(true),
+        _ => Some(false),
+    }
+}
+
 /// Turns references to components into references to `$defs` and notes their names. `named` = the members
 /// are names of the author's and no keywords.
 fn rewrite(v: &mut Value, wanted: &mut Vec<String>, named: bool) -> Result<(), String> {
@@ -110,19 +120,9 @@ fn rewrite(v: &mut Value, wanted: &mut Vec<String>, named: bool) -> Result<(), S
                     }
                     continue;
                 }
-                if !named
-                    && matches!(
-                        k.as_str(),
-                        "default" | "const" | "enum" | "example" | "examples"
-                    )
-                {
+                let Some(names) = below(k, named) else {
                     continue;
-                }
-                let names = !named
-                    && matches!(
-                        k.as_str(),
-                        "properties" | "patternProperties" | "$defs" | "dependentSchemas"
-                    );
+                };
                 rewrite(v, wanted, names)?;
             }
         }
@@ -167,19 +167,9 @@ fn collect<'a>(v: &'a Value, named: bool, out: &mut Vec<(&'a Value, &'a Value)>)
                 out.push((v, d));
             }
             for (k, v) in o {
-                if !named
-                    && matches!(
-                        k.as_str(),
-                        "default" | "const" | "enum" | "example" | "examples"
-                    )
-                {
+                let Some(names) = below(k, named) else {
                     continue;
-                }
-                let names = !named
-                    && matches!(
-                        k.as_str(),
-                        "properties" | "patternProperties" | "$defs" | "dependentSchemas"
-                    );
+                };
                 collect(v, names, out);
             }
         }

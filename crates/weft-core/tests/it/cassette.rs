@@ -237,3 +237,42 @@ fn the_canonical_manifest_is_the_reference_s() {
     v["config"].as_array_mut().unwrap().reverse();
     assert_eq!(Manifest::parse(&v.to_string()).unwrap().canonical(), golden);
 }
+
+/// Whatever is done to a document, it is admitted or refused.
+#[test]
+fn no_document_panics() {
+    let text = sample().to_string();
+    let pieces: Vec<&str> = text
+        .split_inclusive(['"', ':', ',', '{', '}', '[', ']'])
+        .collect();
+    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = |below: usize| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x % below as u64) as usize
+    };
+    let (mut admitted, mut refused) = (0, 0);
+    for _ in 0..3_000 {
+        let mut some = pieces.clone();
+        for _ in 0..=next(2) {
+            let (at, from) = (next(some.len()), next(pieces.len()));
+            match next(3) {
+                0 => drop(some.remove(at)),
+                1 => some[at] = pieces[from],
+                _ => some.insert(at, pieces[from]),
+            }
+        }
+        match Document::read(some.concat().as_bytes()) {
+            Ok(d) => {
+                aggregate(json!({}), [&d]).unwrap();
+                admitted += 1;
+            }
+            Err(e) => {
+                assert!(!e.is_empty());
+                refused += 1;
+            }
+        }
+    }
+    assert!(admitted > 10 && refused > 1_000, "{admitted} {refused}");
+}

@@ -6,7 +6,7 @@ mod call;
 mod fetch;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -66,12 +66,27 @@ impl Source {
     }
 }
 
-/// What is known of a source.
-#[derive(Debug, Default)]
+/// A source and what is known of it.
+#[derive(Debug)]
 struct Slot {
+    source: Source,
     document: Option<Arc<Document>>,
     etag: Option<String>,
     problem: Option<String>,
+    /// Ends its refreshing.
+    stop: CancellationToken,
+}
+
+impl Slot {
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            document: None,
+            etag: None,
+            problem: None,
+            stop: CancellationToken::new(),
+        }
+    }
 }
 
 /// A cassette that is served.
@@ -112,33 +127,26 @@ impl Fleet {
     }
 }
 
+#[derive(Default)]
 struct Inner {
-    sources: Vec<Source>,
     refresh: Option<Duration>,
+    /// In the order of the configuration.
     slots: Mutex<Vec<Slot>>,
     fleet: RwLock<Arc<Fleet>>,
-    client: Option<HttpClient<Body>>,
+    /// Made with the first source: it reads the machine's certificates.
+    client: OnceLock<HttpClient<Body>>,
+    /// Until when sources are followed, once they are.
+    following: OnceLock<CancellationToken>,
 }
 
 /// The cassettes of a server; without sources there are none.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Cassettes(Arc<Inner>);
-
-impl Default for Cassettes {
-    fn default() -> Self {
-        Self(Arc::new(Inner {
-            sources: Vec::new(),
-            refresh: None,
-            slots: Mutex::default(),
-            fleet: RwLock::default(),
-            client: None,
-        }))
-    }
-}
 
 impl std::fmt::Debug for Cassettes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Cassettes").field(&self.0.sources).finish()
+        let urls = self.slots(|s| s.iter().map(|s| s.source.url.clone()).collect::<Vec<_>>());
+        f.debug_tuple("Cassettes").field(&urls).finish()
     }
 }
 
@@ -147,8 +155,21 @@ impl Cassettes {
     /// the start.
     ///
     /// # Errors
-    /// An address that is none, or is there twice; too many.
+    /// As [`Self::replace`].
     pub fn new(urls: &[String], refresh: Option<Duration>) -> Result<Self, String> {
+        let this = Self(Arc::new(Inner {
+            refresh,
+            ..Inner::default()
+        }));
+        this.replace(urls)?;
+        Ok(this)
+    }
+
+    /// Makes these the sources: what is known of those that stay is kept, the cassettes of others are gone.
+    ///
+    /// # Errors
+    /// An address that is none, or is there twice; too many. Nothing changes then.
+    pub fn replace(&self, urls: &[String]) -> Result<(), String> {
         if urls.len() > MAX_SOURCES {
             return Err(format!("{} cassettes: at most {MAX_SOURCES}", urls.len()));
         }
@@ -160,16 +181,33 @@ impl Cassettes {
             }
             sources.push(Source::parse(url)?);
         }
-        if sources.is_empty() {
-            return Ok(Self::default());
+        if !sources.is_empty() && self.0.client.get().is_none() {
+            let made = client(CONNECT).map_err(|e| e.to_string())?;
+            // Another thread's is as good.
+            let _ = self.0.client.set(made);
         }
-        Ok(Self(Arc::new(Inner {
-            slots: Mutex::new(sources.iter().map(|_| Slot::default()).collect()),
-            sources,
-            refresh,
-            fleet: RwLock::default(),
-            client: Some(client(CONNECT).map_err(|e| e.to_string())?),
-        })))
+        let new: Vec<String> = self.slots(|slots| {
+            let mut old = std::mem::take(slots);
+            let mut new = Vec::new();
+            for source in sources {
+                match old.iter().position(|s| s.source.url == source.url) {
+                    Some(at) => slots.push(old.swap_remove(at)),
+                    None => {
+                        new.push(source.url.clone());
+                        slots.push(Slot::new(source));
+                    }
+                }
+            }
+            for gone in old {
+                gone.stop.cancel();
+            }
+            self.publish(slots);
+            new
+        });
+        if self.0.following.get().is_some() {
+            new.iter().for_each(|url| self.start(url));
+        }
+        Ok(())
     }
 
     /// What is served now.
@@ -182,49 +220,68 @@ impl Cassettes {
     }
 
     fn client(&self) -> Option<&HttpClient<Body>> {
-        self.0.client.as_ref()
+        self.0.client.get()
     }
 
     /// Fetches the documents in the background until `stop`, each source by itself. Nothing waits for it.
     pub(crate) fn follow(&self, stop: CancellationToken) {
-        for at in 0..self.0.sources.len() {
-            let (this, stop) = (self.clone(), stop.clone());
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = this.follow_one(at) => {}
-                    () = stop.cancelled() => {}
-                }
-            });
+        if self.0.following.set(stop).is_err() {
+            return;
         }
+        let urls: Vec<String> = self.slots(|s| s.iter().map(|s| s.source.url.clone()).collect());
+        urls.iter().for_each(|url| self.start(url));
     }
 
-    async fn follow_one(&self, at: usize) {
+    /// Follows one source.
+    fn start(&self, url: &str) {
+        let ends = self.slots(|s| at(s, url).map(|s| s.stop.clone()));
+        let (Some(ends), Some(stop)) = (ends, self.0.following.get().cloned()) else {
+            return;
+        };
+        let (this, url) = (self.clone(), url.to_owned());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = this.follow_one(&url) => {}
+                () = ends.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    async fn follow_one(&self, url: &str) {
         let began = Instant::now();
-        while !self.refresh(at).await && began.elapsed() < FIRST_TRIES {
+        while !self.refresh(url).await && began.elapsed() < FIRST_TRIES {
             tokio::time::sleep(FIRST_RETRY).await;
         }
         let Some(every) = self.0.refresh else { return };
         loop {
             tokio::time::sleep(every).await;
-            self.refresh(at).await;
+            self.refresh(url).await;
         }
     }
 
     /// Fetches one document; whether it came.
-    async fn refresh(&self, at: usize) -> bool {
-        let Some(client) = self.client() else {
+    async fn refresh(&self, url: &str) -> bool {
+        let known = self.slots(|s| at(s, url).map(|s| (s.source.clone(), s.etag.clone())));
+        let (Some(client), Some((source, etag))) = (self.client(), known) else {
             return true;
         };
-        let source = &self.0.sources[at];
-        let etag = self.slots(|s| s[at].etag.clone());
-        let fetched = fetch::document(client, source, etag.as_deref()).await;
+        let fetched = fetch::document(client, &source, etag.as_deref()).await;
         // Under one lock, so that what is served is never older than what is known.
         self.slots(|slots| {
-            slots[at].take(source, fetched);
-            let now = Arc::new(fleet(&self.0.sources, slots));
-            *self.0.fleet.write().unwrap_or_else(PoisonError::into_inner) = now;
-            slots[at].problem.is_none()
+            let Some(slot) = at(slots, url) else {
+                return true;
+            };
+            slot.take(fetched);
+            let came = slot.problem.is_none();
+            self.publish(slots);
+            came
         })
+    }
+
+    fn publish(&self, slots: &[Slot]) {
+        let now = Arc::new(fleet(slots));
+        *self.0.fleet.write().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
     fn slots<T>(&self, f: impl FnOnce(&mut Vec<Slot>) -> T) -> T {
@@ -232,9 +289,14 @@ impl Cassettes {
     }
 }
 
+/// The slot of a source.
+fn at<'a>(slots: &'a mut [Slot], url: &str) -> Option<&'a mut Slot> {
+    slots.iter_mut().find(|s| s.source.url == url)
+}
+
 impl Slot {
     /// Takes what a fetch brought; what fails leaves the document as it was.
-    fn take(&mut self, source: &Source, fetched: Result<Fetched, String>) {
+    fn take(&mut self, fetched: Result<Fetched, String>) {
         let problem = match fetched {
             Ok(Fetched::Same) => None,
             Ok(Fetched::New { document, etag }) => match self.admit(document) {
@@ -248,8 +310,8 @@ impl Slot {
         };
         if problem != self.problem {
             match &problem {
-                Some(why) => tracing::warn!(source = source.url, "cassette: {why}"),
-                None => tracing::info!(source = source.url, "cassette: its document is fresh"),
+                Some(why) => tracing::warn!(source = self.source.url, "cassette: {why}"),
+                None => tracing::info!(source = self.source.url, "cassette: its document is fresh"),
             }
         }
         self.problem = problem;
@@ -274,9 +336,10 @@ impl Slot {
 }
 
 /// What is served: of two sources with one name the earlier.
-fn fleet(sources: &[Source], slots: &[Slot]) -> Fleet {
+fn fleet(slots: &[Slot]) -> Fleet {
     let mut out = Fleet::default();
-    for (source, slot) in sources.iter().zip(slots) {
+    for slot in slots {
+        let source = &slot.source;
         if let Some(p) = &slot.problem {
             out.problems.push((source.url.clone(), p.clone()));
         }
@@ -341,15 +404,14 @@ mod tests {
 
     #[test]
     fn what_fails_stays_as_it_was_and_is_told() {
-        let sources: Vec<Source> = ["http://a/o", "http://b/o", "http://c/o"]
+        let mut slots: Vec<Slot> = ["http://a/o", "http://b/o", "http://c/o"]
             .iter()
-            .map(|u| Source::parse(u).expect("source"))
+            .map(|u| Slot::new(Source::parse(u).expect("source")))
             .collect();
-        let mut slots: Vec<Slot> = sources.iter().map(|_| Slot::default()).collect();
-        slots[0].take(&sources[0], new("one"));
-        slots[1].take(&sources[1], new("one"));
-        slots[2].take(&sources[2], Err("connection refused".into()));
-        let f = fleet(&sources, &slots);
+        slots[0].take(new("one"));
+        slots[1].take(new("one"));
+        slots[2].take(Err("connection refused".into()));
+        let f = fleet(&slots);
         assert_eq!(
             (f.installed.len(), f.installed[0].origin.as_str()),
             (1, "http://a")
@@ -357,16 +419,16 @@ mod tests {
         assert_eq!(f.problems.len(), 2);
         assert!(!f.installed[0].stale);
         // The first source fails: its document is still served. It calls itself otherwise: refused.
-        slots[0].take(&sources[0], Err("timed out".into()));
-        assert!(fleet(&sources, &slots).installed[0].stale);
-        slots[0].take(&sources[0], new("two"));
-        let f = fleet(&sources, &slots);
+        slots[0].take(Err("timed out".into()));
+        assert!(fleet(&slots).installed[0].stale);
+        slots[0].take(new("two"));
+        let f = fleet(&slots);
         assert!(f.get("two").is_none() && f.get("one").is_some_and(|c| c.stale));
-        slots[0].take(&sources[0], Ok(Fetched::Same));
-        assert!(!fleet(&sources, &slots).installed[0].stale);
-        slots[2].take(&sources[2], new("search"));
+        slots[0].take(Ok(Fetched::Same));
+        assert!(!fleet(&slots).installed[0].stale);
+        slots[2].take(new("search"));
         assert!(
-            fleet(&sources, &slots)
+            fleet(&slots)
                 .problems
                 .iter()
                 .any(|p| p.1.contains("weft itself"))

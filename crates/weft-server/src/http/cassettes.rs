@@ -25,6 +25,7 @@ pub(super) fn routes(cassettes: Cassettes) -> Router {
         .route("/v1/cassettes", get(list))
         .route("/v1/cassettes/{name}/openapi.json", get(document))
         .route("/v1/cassettes/{name}", any(pass))
+        .route("/v1/cassettes/{name}/", any(pass))
         .route("/v1/cassettes/{name}/{*rest}", any(pass))
         .with_state(cassettes)
 }

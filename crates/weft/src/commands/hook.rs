@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use weft_core::edits;
 use weft_engine::brief::Briefing;
 use weft_server::brief_text;
 
@@ -181,48 +182,16 @@ fn said() -> Option<Said> {
     })
 }
 
-/// The files that a call is about: paths by the names that tools give them, and those of a patch.
+/// The files that a call is about.
 fn files(input: &Value) -> Vec<String> {
-    const NAMES: [&str; 6] = [
-        "file_path",
-        "notebook_path",
-        "absolute_path",
-        "target_file",
-        "path",
-        "filename",
-    ];
-    let mut out: Vec<String> = Vec::new();
-    let patch = |text: &str, out: &mut Vec<String>| {
-        for line in text.lines() {
-            let named = [
-                "*** Update File: ",
-                "*** Add File: ",
-                "*** Delete File: ",
-                "*** Move to: ",
-            ]
-            .iter()
-            .find_map(|p| line.strip_prefix(p));
-            out.extend(named.map(|p| p.trim().to_owned()));
-        }
+    let mut out: Vec<String> = match input {
+        Value::Object(o) => edits::edits(o).into_iter().map(|e| e.path).collect(),
+        // A patch alone, as Codex sends it.
+        Value::String(_) => return files(&json!({"patch": input})),
+        _ => Vec::new(),
     };
-    match input {
-        Value::String(s) => patch(s, &mut out),
-        Value::Object(o) => {
-            for (k, v) in o {
-                match v {
-                    Value::String(s) if NAMES.contains(&k.as_str()) => out.push(s.clone()),
-                    Value::String(s) if s.contains("*** Begin Patch") => patch(s, &mut out),
-                    Value::Array(a) => {
-                        for s in a.iter().filter_map(Value::as_str) {
-                            patch(s, &mut out);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
-        _ => {}
-    }
+    out.extend(input["absolute_path"].as_str().map(str::to_owned));
+    out.retain(|p| !p.is_empty());
     out.dedup();
     out.truncate(50);
     out

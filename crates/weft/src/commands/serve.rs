@@ -112,11 +112,21 @@ struct Extending {
     cassette_refresh: String,
 }
 
+/// Time between two looks at the `cassettes` of the configuration file.
+const FILE_LOOK: Duration = Duration::from_secs(2);
+
+/// The cassettes of a server, and whether the configuration file says which.
+#[derive(Default)]
+struct Extended {
+    cassettes: Cassettes,
+    by_file: bool,
+}
+
 impl Extending {
-    fn cassettes(&self, settings: &Settings) -> Result<Cassettes> {
-        let urls = match self.cassettes.as_slice() {
-            [] => settings.cassettes()?,
-            given => given.to_vec(),
+    fn cassettes(&self, settings: &Settings) -> Result<Extended> {
+        let (urls, by_file) = match self.cassettes.as_slice() {
+            [] => (settings.cassettes()?, settings.cassettes_by_file()),
+            given => (given.to_vec(), false),
         };
         let refresh = match self.cassette_refresh.as_str() {
             "0" => None,
@@ -127,8 +137,35 @@ impl Extending {
             )
             .filter(|d| !d.is_zero()),
         };
-        Cassettes::new(&urls, refresh)
-            .map_err(|e| usage(e, "give the whole address of an OpenAPI document, such as http://127.0.0.1:9999/openapi"))
+        let cassettes = Cassettes::new(&urls, refresh).map_err(|e| {
+            usage(
+                e,
+                "give the whole address of an OpenAPI document, such as http://127.0.0.1:9999/openapi",
+            )
+        })?;
+        Ok(Extended { cassettes, by_file })
+    }
+}
+
+/// Takes changes of the configuration file's `cassettes` while the server runs; a file that cannot be read, or
+/// says nonsense, changes nothing.
+async fn follow_file(settings: Settings, cassettes: Cassettes) {
+    let mut known = settings.cassettes().ok();
+    loop {
+        tokio::time::sleep(FILE_LOOK).await;
+        let now = settings.again().and_then(|s| s.cassettes());
+        let told = match &now {
+            Ok(urls) if known.as_ref() == Some(urls) => continue,
+            Ok(urls) => cassettes.replace(urls).map_err(anyhow::Error::msg),
+            // Told once, until it is well again.
+            Err(_) if known.is_none() => continue,
+            Err(e) => Err(anyhow::anyhow!("{e:#}")),
+        };
+        known = now.ok();
+        match told {
+            Ok(()) => tracing::info!("the cassettes of the configuration file are followed"),
+            Err(e) => tracing::warn!("cassettes stay as they were: {e:#}"),
+        }
     }
 }
 
@@ -327,7 +364,7 @@ struct Plan {
     derive: Option<DeriveKnobs>,
     embed: Option<Duration>,
     transcripts: bool,
-    cassettes: Cassettes,
+    cassettes: Extended,
     wait_for_db: bool,
 }
 
@@ -341,7 +378,7 @@ pub(crate) fn run(c: Serve, mut settings: Settings) -> Result<u8> {
         derive: None,
         embed: None,
         transcripts: false,
-        cassettes: Cassettes::default(),
+        cassettes: Extended::default(),
         wait_for_db: false,
     };
     match c.service {
@@ -531,6 +568,13 @@ async fn start(settings: Settings, plan: &Plan) -> Result<(Arc<Engine>, Option<T
 }
 
 async fn serve(settings: Settings, mut plan: Plan) -> Result<u8> {
+    if plan.cassettes.by_file {
+        // It ends with the server.
+        tokio::spawn(follow_file(
+            settings.clone(),
+            plan.cassettes.cassettes.clone(),
+        ));
+    }
     let (engine, metrics) = start(settings, &plan).await?;
     if let Err(e) = engine.embedder() {
         if plan.api.is_none() && plan.embed.is_some() {
@@ -547,7 +591,7 @@ async fn serve(settings: Settings, mut plan: Plan) -> Result<u8> {
         engine: engine.clone(),
         token,
         version: VERSION,
-        cassettes: plan.cassettes,
+        cassettes: plan.cassettes.cassettes,
     };
     let stop = CancellationToken::new();
     // All addresses are taken before anything starts: a typing error shows at once.

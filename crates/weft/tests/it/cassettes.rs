@@ -441,6 +441,11 @@ fn services_that_misbehave_are_bounded() {
         "{sent}"
     );
     assert!(!sent.contains("evil"), "{sent}");
+    for (end, there) in [("", "/api/odd\n"), ("/", "/api/odd/\n")] {
+        assert_eq!(get(&format!("{}/v1/cassettes/odd{end}", s.api)).status, 200);
+        let sent = odd.last("/api/odd");
+        assert!(sent.starts_with(&format!("get {there}")), "{sent}");
+    }
     let r = get(&format!("{}/v1/cassettes/odd/%2e%2e/admin", s.api));
     assert_eq!((r.status, r.error().as_str()), (502, "bad_target"));
     let r = send(
@@ -520,4 +525,53 @@ fn sources_are_checked_at_the_start() {
         code == 2 && e.contains("invalid --cassette-refresh \"x\""),
         "{e}"
     );
+}
+
+#[test]
+fn the_configuration_file_is_followed() {
+    let one = service(|path| match path {
+        "/openapi" => ok(document("one")),
+        _ => ok("{}"),
+    });
+    let two = service(|path| match path {
+        "/openapi" => ok(document("two")),
+        _ => ok("{}"),
+    });
+    let home = Home::new();
+    let file = home.path().join("config.toml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write(&format!("cassettes = [{:?}]\n", one.document()));
+    let dir = home.path().to_str().unwrap().to_owned();
+    let mut s = Server::start(&home, &["api", "--config-dir", &dir]);
+    let names = |v: &Value| -> Vec<String> {
+        let all = v["cassettes"].as_array().unwrap();
+        all.iter()
+            .map(|c| c["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    discovered(&mut s, "the first", |v| names(v) == ["one"]);
+    assert!(tool_names(&s.api).contains(&"one.echo".to_owned()));
+    write(&format!(
+        "cassettes = [{:?}, {:?}]\n",
+        one.document(),
+        two.document()
+    ));
+    discovered(&mut s, "the second", |v| names(v) == ["one", "two"]);
+    // Nonsense changes nothing; what is taken out is gone, with its tools and routes.
+    write("cassettes = 5\n");
+    s.wait("the warning", |s| {
+        s.log
+            .lock()
+            .unwrap()
+            .contains("cassettes stay as they were")
+            .then_some(())
+    });
+    assert_eq!(
+        names(&get(&format!("{}/v1/cassettes", s.api)).json()),
+        ["one", "two"]
+    );
+    write(&format!("cassettes = [{:?}]\n", two.document()));
+    discovered(&mut s, "the first to be gone", |v| names(v) == ["two"]);
+    assert!(!tool_names(&s.api).contains(&"one.echo".to_owned()));
+    assert_eq!(get(&format!("{}/v1/cassettes/one/echo", s.api)).status, 404);
 }
