@@ -22,6 +22,10 @@ const VECTOR_WEIGHT: f32 = 0.35;
 const WORD_WEIGHT: f32 = 0.65;
 /// Factor on hits in subagents, which repeat what the main conversation says.
 const SUBAGENT: f32 = 0.8;
+/// What the better of the two turns beside a hit adds to it, and the better of those beyond: what is talked about
+/// goes over several turns. Round numbers, the best of six pairs on one half of LoCoMo's conversations or near it
+/// (recall@10 .708 to .746; the other half .676 to .703); on BEAM it changes nothing that can be told from noise.
+const BESIDE: [f32; 2] = [0.2, 0.1];
 /// Factor on every further hit in one trace.
 const SAME_TRACE: f32 = 0.85;
 /// Shortest query that counts as an exact quotation.
@@ -296,13 +300,16 @@ impl Engine {
             .collect();
         let quotation = q.query.trim().trim_matches('"').to_lowercase();
         let mut found: Vec<Found> = Vec::new();
-        for h in self.store.hydrate(&ids)? {
+        let read = self.store.hydrate(&ids)?;
+        let scores: HashMap<i64, f32> = fused.iter().map(|f| (f.key, f.score)).collect();
+        let beside = beside(&read, &scores);
+        for h in read {
             let Some(f) = fused.iter().find(|f| f.key == h.id) else {
                 continue;
             };
             let text = shown_text(&h);
             let exact = quotation.len() >= MIN_EXACT && contains_ignoring_case(&text, &quotation);
-            let mut score = f.score;
+            let mut score = beside.get(&h.id).copied().unwrap_or(f.score);
             if !h.document.thread_id.is_empty() && q.filter.subagents == Subagents::Include {
                 score *= SUBAGENT;
             }
@@ -376,6 +383,35 @@ struct Found {
     hit: Hit,
 }
 
+/// The scores of hits with what the turns beside them add, 0…1 again. Documents of a session are written in the
+/// order of its turns, so their ids tell which stand beside each other; where others were written between
+/// them, nothing is added. Spans of one trace do not count for each other: a long turn says one thing often.
+fn beside(read: &[SpanHit], scores: &HashMap<i64, f32>) -> HashMap<i64, f32> {
+    let by_id: HashMap<i64, &SpanHit> = read.iter().map(|h| (h.id, h)).collect();
+    let score = |h: &SpanHit| scores.get(&h.id).copied().unwrap_or_default();
+    let whole: f32 = 1.0 + BESIDE.iter().sum::<f32>();
+    let of = |h: &SpanHit| {
+        let d = &h.document;
+        let mut sum = score(h);
+        for (share, away) in BESIDE.iter().zip(1..) {
+            let best = [h.id - away, h.id + away]
+                .iter()
+                .filter_map(|id| by_id.get(id))
+                .filter(|n| {
+                    let n = &n.document;
+                    n.session_id == d.session_id
+                        && n.thread_id == d.thread_id
+                        && n.trace_id != d.trace_id
+                })
+                .map(|n| score(n))
+                .fold(0.0, f32::max);
+            sum += share * best;
+        }
+        sum / whole
+    };
+    read.iter().map(|h| (h.id, of(h))).collect()
+}
+
 /// The best score first, then the older document.
 fn best_first(found: &mut [Found]) {
     found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.id.cmp(&b.id)));
@@ -427,5 +463,38 @@ fn hit_of(h: SpanHit) -> Hit {
         thread_id: h.document.thread_id,
         repository: h.document.repository,
         ..Hit::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hit(id: i64, session: &str, trace: &str) -> SpanHit {
+        let mut h = SpanHit {
+            id,
+            ..SpanHit::default()
+        };
+        h.document.session_id = session.into();
+        h.document.trace_id = trace.into();
+        h
+    }
+
+    #[test]
+    fn turns_beside_a_hit_count_where_they_are_of_its_conversation() {
+        let read = [
+            hit(1, "a", "t1"),
+            hit(2, "a", "t2"),
+            hit(3, "a", "t2"),
+            hit(4, "b", "t3"),
+            hit(9, "a", "t9"),
+        ];
+        let scores: HashMap<i64, f32> = [(1, 0.5), (2, 0.5), (3, 0.5), (4, 1.0), (9, 0.5)].into();
+        let s = beside(&read, &scores);
+        // One has two beside it and three beyond; two has one beside it and, of its own trace, nothing more.
+        assert!((s[&1] * 1.3 - 0.65).abs() < 1e-6, "{s:?}");
+        assert!((s[&2] * 1.3 - 0.6).abs() < 1e-6, "{s:?}");
+        assert!((s[&9] * 1.3 - 0.5).abs() < 1e-6, "{s:?}");
+        assert!((s[&4] * 1.3 - 1.0).abs() < 1e-6, "{s:?}");
     }
 }
